@@ -128,7 +128,9 @@ def parse_flops(text: str | int | float) -> int:
     Raises:
         BudgetError: not a number, not positive, or not a whole number of FLOPs.
     """
-    pattern = r"\s*([+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([kKmMgGtT]?)(?:FLOPs?)?\s*"
+    pattern = (
+        r"\s*([+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([kKmMgGtT]?)(?:FLOPs?)?\s*"
+    )
     match = re.fullmatch(pattern, str(text))
     if match is None:
         raise BudgetError(
@@ -153,5 +155,3 @@ def format_flops(flops: float) -> str:
         if abs(flops) >= scale:
             return f"{flops / scale:.3g} {unit}FLOP"
     return f"{flops:.3g} FLOP"
-
-
