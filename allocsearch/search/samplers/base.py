@@ -1,0 +1,69 @@
+"""What every sampler is asked and what it answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from allocsearch.search.points import Points
+
+if TYPE_CHECKING:
+    import optuna
+
+
+@dataclass(frozen=True)
+class Request:
+    """All that a proposal may depend on.
+
+    Attributes:
+        points: the whole space.
+        open: positions in ``points.rows`` that may be answered, rising, at least one.
+        taken: positions proposed before, by trial number.
+        seed: the trial's own seed, from the study's seed, its arm and the number.
+        study_seed: the seed that all trials of the study and arm share.
+        study: the Optuna study, for samplers that learn from its finished trials.
+        trial: the trial to be given parameters.
+        space: the distribution of every axis with more than one value.
+    """
+
+    points: Points
+    open: np.ndarray
+    taken: tuple[int, ...]
+    seed: int
+    study_seed: int
+    study: "optuna.Study"
+    trial: "optuna.trial.FrozenTrial"
+    space: "dict[str, optuna.distributions.BaseDistribution]"
+
+
+class Sampler(Protocol):
+    """A rule for what to try next: a frozen dataclass whose fields are its options.
+
+    A sampler keeps nothing between proposals. The same request gets the same answer,
+    so a resumed study goes on as the undisturbed one would have.
+    """
+
+    def check(self, points: Points) -> None:
+        """Refuse a space that the options do not fit.
+
+        Raises:
+            ConfigError: with the option and what it may be.
+        """
+        ...
+
+    def ended(
+        self, points: Points, taken: Sequence[int], left: np.ndarray
+    ) -> str | None:
+        """Why the search is over although points are left; None while it is not.
+
+        Args:
+            points: the whole space.
+            taken: positions proposed before, by trial number.
+            left: positions not proposed yet, rising, at least one.
+        """
+        ...
+
+    def propose(self, request: Request) -> int:
+        """One of ``request.open``."""
+        ...

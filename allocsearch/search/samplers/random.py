@@ -1,0 +1,29 @@
+"""Uniform choice: the control that every other sampler has to beat."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocsearch.search.points import Points
+from allocsearch.search.samplers.base import Request
+
+
+@dataclass(frozen=True)
+class RandomSampler:
+    """Any point not yet proposed, all equally likely."""
+
+    def check(self, points: Points) -> None:
+        """Fits every space."""
+
+    def ended(
+        self,
+        points: Points,
+        taken: Sequence[int],
+        left: np.ndarray,
+    ) -> None:
+        """Goes on to the last point."""
+
+    def propose(self, request: Request) -> int:
+        """See `Sampler.propose`."""
+        return int(np.random.default_rng(request.seed).choice(request.open))

@@ -1,0 +1,316 @@
+"""A search that lives in a database: propose, record, tell, and go on after a crash."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import optuna
+from optuna.storages import RDBStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from allocsearch.errors import ConfigError, StudyError
+from allocsearch.search.asking import Asker
+from allocsearch.search.identity import ATTRIBUTE, Identity
+from allocsearch.search.optuna_space import params_of
+from allocsearch.search.points import Points
+from allocsearch.search.records import Proposal, TrialRecord
+from allocsearch.search.samplers import make_sampler
+from allocsearch.search.storage import describe, open_storage, storage_errors
+from allocsearch.search.trial_records import FAIL_REASON, to_record
+
+
+def list_studies(storage: str) -> list[str]:
+    """The names of all studies in a database.
+
+    Args:
+        storage: an SQLAlchemy URL.
+
+    Raises:
+        StudyError: the database is missing, broken or out of reach.
+    """
+    rdb = open_storage(storage, create=False)
+    with storage_errors(describe(storage)):
+        names = _names(rdb)
+        rdb.engine.dispose()
+    return names
+
+
+class SearchStudy:
+    """One search: a budget, an expert and an arm, in one Optuna study.
+
+    Use `open` to begin or continue, `load` to look. Proposals are reproducible with
+    one process that asks at a time: after a crash, first finish what `running`
+    returns, then ask on.
+    """
+
+    def __init__(
+        self, storage: str, rdb: RDBStorage, name: str, identity: Identity
+    ) -> None:
+        """A study that exists; meant for `open` and `load`."""
+        self.name = name
+        self.points = identity.points
+        self.directions = identity.directions
+        self._label = describe(storage)
+        self._rdb = rdb
+        self._study_id = rdb.get_study_id_from_name(name)
+        self._study = optuna.load_study(
+            study_name=name, storage=rdb, sampler=optuna.samplers.RandomSampler()
+        )
+        self._asker = Asker(self._study, name, identity)
+
+    @classmethod
+    def open(
+        cls,
+        storage: str,
+        name: str,
+        points: Points,
+        *,
+        directions: tuple[str, ...],
+        sampler: str,
+        seed: int,
+        sampler_options: Mapping[str, Any] | None = None,
+        create: bool = True,
+    ) -> "SearchStudy":
+        """Begin a study or go on with it.
+
+        Args:
+            storage: an SQLAlchemy URL, such as ``sqlite:////path/study.db``.
+            name: the study's name. It is also the arm in every proposal's seed, so
+                two studies of one name, config and seed propose the same.
+            points: the space.
+            directions: ``"minimize"`` or ``"maximize"`` for each objective.
+            sampler: a key of `SAMPLERS`.
+            seed: the study's seed.
+            sampler_options: that sampler's options.
+            create: whether a missing study, and a missing SQLite file, may be made.
+
+        Raises:
+            StudyError: the study cannot be opened or was begun otherwise; nothing is
+                written then.
+            UnknownNameError: no sampler, or none of its options, has that name.
+            ConfigError: a direction, an option or the URL cannot be used.
+        """
+        options = dict(sampler_options or {})
+        wanted = Identity(points, tuple(directions), int(seed), sampler, options)
+        make_sampler(sampler, options).check(points)
+        rdb = open_storage(storage, create=create)
+        with storage_errors(describe(storage)):
+            if name not in _names(rdb):
+                if not create:
+                    raise _missing(storage, name, rdb)
+                _begin(rdb, name, wanted)
+            _identity_of(rdb, name, wanted).refuse_change(wanted, name)
+            return cls(storage, rdb, name, wanted)
+
+    @classmethod
+    def load(cls, storage: str, name: str) -> "SearchStudy":
+        """A study as it was begun, from the database alone. Writes nothing.
+
+        Raises:
+            StudyError: there is none, or the database cannot be used.
+        """
+        rdb = open_storage(storage, create=False)
+        with storage_errors(describe(storage)):
+            if name not in _names(rdb):
+                raise _missing(storage, name, rdb)
+            return cls(storage, rdb, name, _identity_of(rdb, name, None))
+
+    def close(self) -> None:
+        """Let go of the database's connections."""
+        self._rdb.remove_session()
+        self._rdb.engine.dispose()
+
+    def ask(self) -> Proposal:
+        """The next point to try, stored as running.
+
+        A proposal that somebody put into the database is taken up first, and refused
+        if it is outside the space or was proposed before: its trial fails with a
+        reason and the next one is tried.
+
+        Raises:
+            SpaceExhausted: all points, or all that suit the sampler, were proposed.
+            StudyError: the database cannot be used.
+        """
+        with storage_errors(self._label):
+            return self._asker.next()
+
+    def running(self) -> list[Proposal]:
+        """The trials that were proposed and not told, by number.
+
+        What a killed process left is to be tried again under its own number. A
+        proposal that was cut off half-way is completed as it would have been; one
+        that was edited out of the space is failed and left out.
+
+        Raises:
+            StudyError: the database cannot be used.
+        """
+        with storage_errors(self._label):
+            found = [
+                self._asker.adopt(self._trial_id(trial.number), trial.number)
+                for trial in self._trials()
+                if trial.state == TrialState.RUNNING
+            ]
+        return [proposal for proposal in found if proposal is not None]
+
+    def enqueue(self, values: Mapping[str, Any]) -> None:
+        """Have a point tried next.
+
+        Args:
+            values: a value for every axis.
+
+        Raises:
+            ConfigError: no point of the space has these values.
+            StudyError: the database cannot be used.
+        """
+        row = self.points.row(values)
+        if row is None:
+            raise ConfigError(
+                f"{dict(values)} is not among the {len(self.points)} points of study "
+                f"{self.name!r}."
+            )
+        with storage_errors(self._label):
+            self._study.enqueue_trial(params_of(self.points, row))
+
+    def record(self, number: int, key: str, json_value: Any) -> None:
+        """Store something with a running trial.
+
+        Args:
+            number: the trial's number.
+            key: what it is called; an earlier value of that key is replaced.
+            json_value: anything that `json.dumps` takes.
+
+        Raises:
+            StudyError: there is no such trial, or it is finished.
+        """
+        with storage_errors(self._label):
+            self._annotate(self._running_id(number), {key: json_value})
+
+    def tell(
+        self,
+        number: int,
+        values: Sequence[float],
+        attributes: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Finish a trial with its objectives.
+
+        Args:
+            number: the trial's number.
+            values: one for each direction.
+            attributes: stored with the trial before it is finished.
+
+        Returns:
+            ``"complete"``, or ``"failed"`` where a value is not finite.
+
+        Raises:
+            StudyError: there is no such trial, it is finished, or the number of
+                values is not that of the objectives.
+        """
+        numbers = [float(value) for value in values]
+        if len(numbers) != len(self.directions):
+            raise StudyError(
+                f"trial {number} of study {self.name!r} was told {len(numbers)} values "
+                f"for {len(self.directions)} objectives."
+            )
+        for i, value in enumerate(numbers):
+            if not math.isfinite(value):
+                reason = f"objective {i + 1} of {len(numbers)} is {value}, not finite"
+                self.fail(number, reason, attributes)
+                return "failed"
+        with storage_errors(self._label):
+            self._annotate(self._running_id(number), attributes or {})
+            self._study.tell(number, numbers)
+        return "complete"
+
+    def fail(
+        self, number: int, reason: str, attributes: Mapping[str, Any] | None = None
+    ) -> None:
+        """Finish a trial without a result.
+
+        Not for the death of a machine or a process: that says nothing about the
+        point, so the trial stays running and is taken up again.
+
+        Args:
+            number: the trial's number.
+            reason: a sentence for the user.
+            attributes: stored with the trial before it is finished.
+
+        Raises:
+            StudyError: there is no such trial, or it is finished.
+        """
+        with storage_errors(self._label):
+            trial_id = self._running_id(number)
+            self._annotate(trial_id, {**(attributes or {}), FAIL_REASON: reason})
+            self._study.tell(number, state=TrialState.FAIL)
+
+    def records(self) -> list[TrialRecord]:
+        """Every trial that was begun, by number, in one read."""
+        with storage_errors(self._label):
+            trials = self._trials()
+        return [to_record(self.points, t) for t in trials]
+
+    def counts(self) -> dict[str, int]:
+        """How many trials are running, complete, failed, and refused unrun."""
+        records = self.records()
+        found = Counter("refused" if r.refused else r.state for r in records)
+        return {k: found[k] for k in ("running", "complete", "failed", "refused")}
+
+    def _trials(self) -> list[FrozenTrial]:
+        trials = self._study.get_trials(deepcopy=False)
+        return [t for t in trials if t.state != TrialState.WAITING]
+
+    def _trial_id(self, number: int) -> int:
+        try:
+            return self._rdb.get_trial_id_from_study_id_trial_number(
+                self._study_id, number
+            )
+        except KeyError as error:
+            raise StudyError(f"study {self.name!r} has no trial {number}.") from error
+
+    def _running_id(self, number: int) -> int:
+        trial_id = self._trial_id(number)
+        state = self._rdb.get_trial(trial_id).state
+        if state != TrialState.RUNNING:
+            raise StudyError(
+                f"trial {number} of study {self.name!r} is not running but "
+                f"{state.name.lower()}; what comes late for it is not taken."
+            )
+        return trial_id
+
+    def _annotate(self, trial_id: int, attributes: Mapping[str, Any]) -> None:
+        for key, value in attributes.items():
+            self._rdb.set_trial_user_attr(trial_id, key, value)
+
+
+def _names(rdb: RDBStorage) -> list[str]:
+    return sorted(study.study_name for study in rdb.get_all_studies())
+
+
+def _missing(storage: str, name: str, rdb: RDBStorage) -> StudyError:
+    known = ", ".join(_names(rdb)) or "none"
+    return StudyError(f"{describe(storage)} has no study {name!r}; it has: {known}.")
+
+
+def _begin(rdb: RDBStorage, name: str, identity: Identity) -> None:
+    optuna.create_study(
+        study_name=name,
+        storage=rdb,
+        directions=[StudyDirection[d.upper()] for d in identity.directions],
+        load_if_exists=True,
+    ).set_user_attr(ATTRIBUTE, identity.to_json())
+
+
+def _identity_of(rdb: RDBStorage, name: str, wanted: Identity | None) -> Identity:
+    """The stored identity of a study.
+
+    A study that was cut off before it got one, and so has no trials, becomes `wanted`.
+    """
+    study_id = rdb.get_study_id_from_name(name)
+    stored = rdb.get_study_user_attrs(study_id).get(ATTRIBUTE)
+    if stored is None and wanted is not None and not rdb.get_n_trials(study_id):
+        directions = [d.name.lower() for d in rdb.get_study_directions(study_id)]
+        if directions == list(wanted.directions):
+            rdb.set_study_user_attr(study_id, ATTRIBUTE, wanted.to_json())
+            return wanted
+    return Identity.from_json(stored, name)
