@@ -74,7 +74,9 @@ class FittedTable:
             yield Text(f"Left out at this width: {names} (--json has all).", "dim")
 
     def _table(self, columns: Sequence[Column]) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table = Table(
+            box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0)
+        )
         for column in columns:
             heading = Text(column.header)
             table.add_column(heading, justify=column.justify, overflow="fold")

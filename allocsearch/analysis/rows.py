@@ -209,7 +209,8 @@ def _difference_note(a: Row, b: Row) -> str:
     error = None if None in errors else math.hypot(*errors)
     tail = "" if error is None else " (± standard error of the difference)"
     gap = format_score(abs(difference), error)
-    return f"The best {ahead} trial is ahead by {gap} {a['score_unit']}{tail}."
+    unit = "" if a["score_unit"] == a["objective"] else f" {a['score_unit']}"
+    return f"The best {ahead} {a['objective']} is ahead by {gap}{unit}{tail}."
 
 
 def _mode_note(found: Sequence[Row], mode: str) -> str:
