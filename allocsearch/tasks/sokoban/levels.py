@@ -32,7 +32,8 @@ class LevelSet:
         source: where the levels come from, for messages and manifests.
 
     Raises:
-        DataError: the planes disagree in shape, or a player is off the board.
+        DataError: the planes disagree in shape, a player is off the board, or a
+            square holds two of wall, box and player, or a goal in a wall.
     """
 
     walls: np.ndarray
@@ -59,6 +60,14 @@ class LevelSet:
         if np.any((self.players < 0) | (self.players >= n_squares)):
             raise DataError(
                 f"{self.source}: a player's flat index must be in [0, {n_squares})"
+            )
+        solid = self.walls | self.boxes
+        on_solid = solid.reshape(len(self), -1)[np.arange(len(self)), self.players]
+        shared = np.any(self.walls & (self.goals | self.boxes), axis=(1, 2)) | on_solid
+        if np.any(shared):
+            raise DataError(
+                f"{self.source}: level {int(np.argmax(shared))} has a square with two "
+                "of wall, box and player, or with a goal in a wall"
             )
 
     def __len__(self) -> int:
