@@ -1,0 +1,95 @@
+"""A convolutional LSTM cell, after the DRC of Guez et al. (2019)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from allocsearch.errors import ConfigError
+from allocsearch.experts.layers import concatenate, conv, init_weight, wide_conv
+from allocsearch.experts.protocol import ExpertSpec, FusedExpert, LevelShape, Read
+
+
+@dataclass(frozen=True)
+class ConvLSTM(ExpertSpec):
+    """Gates from one k×k convolution over [state, input]; a cell of its own.
+
+    i, f, g, o = conv([Norm(s), z]);  c' = σ(f)·c + σ(i)·tanh(g);  u = σ(o)·tanh(c').
+    The recurrent input of an LSTM is the shared state, so the cell is its only memory.
+
+    Attributes:
+        kernel: taps per side, odd.
+        forget_bias: initial bias of the forget gate.
+    """
+
+    kernel: int = 3
+    forget_bias: float = 1.0
+
+    grid_ndims: ClassVar = (2,)
+
+    def __post_init__(self) -> None:
+        if self.kernel < 1 or self.kernel % 2 == 0:
+            raise ConfigError(
+                f"option 'kernel' is {self.kernel}: give an odd number, 1 or more"
+            )
+
+    def n_gates(self, level: LevelShape) -> int:
+        """Four, or three where there is no cell to forget."""
+        return 4 if level.has_memory else 3
+
+    def flops(self, level: LevelShape) -> int:
+        """2·k²·positions·(2d·4d) in full; see `ExpertSpec.flops`."""
+        taps = self.kernel**2 * level.n_positions
+        return 2 * taps * level.read_width * self.n_gates(level) * level.width
+
+    def build(self, level: LevelShape, *, key: PRNGKeyArray) -> "ConvLSTMCell":
+        """See `ExpertSpec.build`."""
+        n_gates, c = self.n_gates(level), level.read_width
+        shape = (self.kernel, self.kernel, c, n_gates * level.width)
+        bias = jnp.zeros((n_gates, level.width))
+        if level.has_memory:
+            bias = bias.at[3].set(self.forget_bias)
+        return ConvLSTMCell(
+            weight=init_weight(key, shape, self.kernel**2 * c),
+            bias=bias,
+            level=level,
+        )
+
+
+class ConvLSTMCell(FusedExpert):
+    """The module of `ConvLSTM`; gates are stored in the order i, g, o, f."""
+
+    weight: Float[Array, "... k k c gates_d"]
+    bias: Float[Array, "... gates d"]
+    level: LevelShape = eqx.field(static=True)
+
+    def init_memory(self) -> Any:
+        """A zero cell, (H, W, d), or nothing in a trimmed network."""
+        if not self.level.has_memory:
+            return ()
+        return jnp.zeros((*self.level.grid, self.level.width))
+
+    def __call__(self, read: Read, memory: Any) -> tuple[Array, Any]:
+        """See `Expert.__call__`."""
+        flat = conv(concatenate(read), self.weight, self.level.form)
+        return _cell(
+            flat.reshape(*flat.shape[:2], *self.bias.shape) + self.bias, memory
+        )
+
+    def fused(self, read: Read, memories: Any) -> tuple[Array, Any]:
+        """See `FusedExpert.fused`."""
+        wide = wide_conv(concatenate(read), self.weight, self.level.form)
+        gates = wide.reshape(*wide.shape[:2], *self.bias.shape) + self.bias
+        return _cell(jnp.moveaxis(gates, 2, 0), memories)
+
+
+def _cell(gates: Float[Array, "*grid n d"], memory: Any) -> tuple[Array, Any]:
+    i, g, o = gates[..., 0, :], gates[..., 1, :], gates[..., 2, :]
+    cell = jax.nn.sigmoid(i) * jnp.tanh(g)
+    if isinstance(memory, tuple):
+        return jax.nn.sigmoid(o) * jnp.tanh(cell), ()
+    cell = cell + jax.nn.sigmoid(gates[..., 3, :]) * memory
+    return jax.nn.sigmoid(o) * jnp.tanh(cell), cell

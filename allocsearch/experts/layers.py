@@ -1,0 +1,93 @@
+"""Small pieces that several experts share: normalisation, products, convolutions."""
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from allocsearch.experts.protocol import Read
+
+SAVED = "preactivation"
+"""Name of the values that a memory-lean gradient keeps; all else is recomputed."""
+
+
+def rms_norm(x: Float[Array, "*axes d"]) -> Float[Array, "*axes d"]:
+    """x over its root mean square along the last axis; zero stays zero.
+
+    Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019), without gain.
+    """
+    mean_square = jnp.mean(jnp.square(x), axis=-1, keepdims=True)
+    return x * jax.lax.rsqrt(mean_square + 1e-6)
+
+
+def init_weight(
+    key: PRNGKeyArray, shape: tuple[int, ...], fan_in: int
+) -> Float[Array, "..."]:
+    """A weight drawn from N(0, 1/fan_in), cut at two standard deviations."""
+    scale = 1 / (0.87962566 * fan_in**0.5)  # the cut shrinks a unit normal to 0.8796
+    return scale * jax.random.truncated_normal(key, -2.0, 2.0, shape)
+
+
+def concatenate(read: Read) -> Float[Array, "*grid c"]:
+    """State and input side by side, or the input alone where there is no state."""
+    if read.state is None:
+        return read.input
+    return jnp.concatenate([read.state, read.input], axis=-1)
+
+
+def conv(
+    x: Float[Array, "h w c"], weight: Float[Array, "k k c f"], form: str
+) -> Float[Array, "h w f"]:
+    """A convolution with zero padding, the board's size unchanged.
+
+    Args:
+        x: one board.
+        weight: k×k taps, k odd.
+        form: "conv" or "patches", see `LevelShape.form`.
+    """
+    if form == "patches":
+        k = weight.shape[0]
+        out = patches(x, k) @ weight.reshape(-1, weight.shape[-1])
+    else:
+        out = jax.lax.conv_general_dilated(
+            x[None],
+            weight,
+            window_strides=(1, 1),
+            padding="SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )[0]
+    return checkpoint_name(out, SAVED)
+
+
+def patches(x: Float[Array, "h w c"], k: int) -> Float[Array, "h w kkc"]:
+    """The k×k neighbourhood of every position, zeros beyond the board."""
+    h, w, _ = x.shape
+    half = k // 2
+    padded = jnp.pad(x, ((half, half), (half, half), (0, 0)))
+    taps = [padded[i : i + h, j : j + w] for i in range(k) for j in range(k)]
+    return jnp.concatenate(taps, axis=-1)
+
+
+def wide_conv(
+    x: Float[Array, "h w c"], weights: Float[Array, "e k k c f"], form: str
+) -> Float[Array, "h w e f"]:
+    """E convolutions of the same board, as one with E·f outputs."""
+    n, k, _, c, f = weights.shape
+    wide = jnp.moveaxis(weights, 0, 3).reshape(k, k, c, n * f)
+    return conv(x, wide, form).reshape(*x.shape[:2], n, f)
+
+
+def project(
+    x: Float[Array, "*grid c"], weight: Float[Array, "c f"]
+) -> Float[Array, "*grid f"]:
+    """A matrix product over channels, kept by a memory-lean gradient."""
+    return checkpoint_name(x @ weight, SAVED)
+
+
+def wide_project(
+    x: Float[Array, "*grid c"], weights: Float[Array, "e c f"]
+) -> Float[Array, "*grid e f"]:
+    """E matrix products of the same input, as one with E·f outputs."""
+    n, c, f = weights.shape
+    wide = jnp.moveaxis(weights, 0, 1).reshape(c, n * f)
+    return project(x, wide).reshape(*x.shape[:-1], n, f)

@@ -1,0 +1,360 @@
+"""From an allocation to the network: L levels of E parallel experts, in Equinox.
+
+At each level every expert reads the normalised state and the encoded input; their
+proposals are aggregated and move the state. Recurrent networks carry the top state and
+the experts' memories to the next external step.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from allocsearch.allocation import Allocation
+from allocsearch.errors import ConfigError
+from allocsearch.experts.layers import SAVED, rms_norm
+from allocsearch.experts.protocol import (
+    ContextExpert,
+    Expert,
+    FusedExpert,
+    LevelShape,
+    Read,
+    spec_of,
+)
+from allocsearch.registry import load
+
+
+class Carry(eqx.Module):
+    """What one stream keeps between external steps.
+
+    Attributes:
+        state: the top state, (R, *grid, d) with R = 1 or, under a radius, E; None when
+            the network is not recurrent.
+        memories: the experts' own memories, each with axes (L, E, …); () likewise.
+        context: caches that both arms keep, each with a leading axis per level.
+    """
+
+    state: Float[Array, "r *grid d"] | None
+    memories: PyTree
+    context: PyTree
+
+
+class Level(eqx.Module):
+    """E experts side by side and the aggregation that merges them."""
+
+    experts: Any  # one Expert or ContextExpert whose arrays have a leading axis E
+    aggregation: Any
+    read_scale: Float[Array, "... d"] | None
+    n_experts: int = eqx.field(static=True)
+    n_members: int = eqx.field(static=True)
+    fused: bool = eqx.field(static=True)
+
+    def __call__(
+        self, state: Array | None, z: Array, memories: PyTree, context: PyTree
+    ) -> tuple[Array, PyTree, PyTree]:
+        """One level of one step.
+
+        Args:
+            state: (R, *grid, d), or None where it is always zero.
+            z: the encoded input, (*grid, d).
+            memories: of this level, leading axis E.
+            context: of this level.
+
+        Returns:
+            The aggregated update, (R, *grid, d), memories and context.
+        """
+        read = self._read(state, z)
+        if isinstance(self.experts, ContextExpert):
+            u, memories, context = self._with_context(read, memories, context)
+        elif self.fused and self._is_shared(read):
+            u, memories = self.experts.fused(_first(read), memories)
+        else:
+            each = jax.vmap(lambda e, r, m: e(r, m), in_axes=(0, self._axis(read), 0))
+            u, memories = each(self.experts, self._spread(read), memories)
+        return self.aggregation(u, self.members), memories, context
+
+    @property
+    def members(self) -> np.ndarray:
+        """Indices (R, n) of the experts that each state hears, itself first."""
+        if self.n_members == self.n_experts:
+            return np.arange(self.n_experts)[None]
+        back = np.arange(self.n_members)[None]
+        return (np.arange(self.n_experts)[:, None] - back) % self.n_experts
+
+    def _read(self, state: Array | None, z: Array) -> Read:
+        if state is None or self.read_scale is None:
+            return Read(None, z[None])
+        return Read(rms_norm(state) * self.read_scale, z[None])
+
+    def _is_shared(self, read: Read) -> bool:
+        return read.state is None or read.state.shape[0] == 1
+
+    def _axis(self, read: Read) -> Any:
+        return Read(None if self._is_shared(read) else 0, None)
+
+    def _spread(self, read: Read) -> Read:
+        first = _first(read)
+        return first if self._is_shared(read) else Read(read.state, first.input)
+
+    def _with_context(
+        self, read: Read, memories: PyTree, context: PyTree
+    ) -> tuple[Array, PyTree, PyTree]:
+        experts, axis, spread = self.experts, self._axis(read), self._spread(read)
+        propose = jax.vmap(lambda e, r, m: e.propose(r, m), in_axes=(0, axis, 0))
+        proposals = propose(experts, spread, memories)
+        if experts.shares:
+            scale = self.n_experts**-0.5
+            merged = jax.tree.map(lambda p: p.sum(axis=0) * scale, proposals)
+            context, context_axis = experts.write(context, merged), None
+        else:
+            context = jax.vmap(experts.write)(context, proposals)
+            context_axis = 0
+        each = jax.vmap(lambda e, r, m, c: e(r, m, c), (0, axis, 0, context_axis))
+        u, memories = each(experts, spread, memories, context)
+        return u, memories, context
+
+    def init_memories(self) -> PyTree:
+        """Zero memories, leading axis E."""
+        return eqx.filter_vmap(lambda e: e.init_memory(), axis_size=self.n_experts)(
+            self.experts
+        )
+
+    def init_context(self) -> PyTree:
+        """An empty context: one, or one per expert, or ()."""
+        if not isinstance(self.experts, ContextExpert):
+            return ()
+        each = eqx.filter_vmap(lambda e: e.init_context(), axis_size=self.n_experts)(
+            self.experts
+        )
+        return _first(each) if self.experts.shares else each
+
+
+class ParallelExperts(eqx.Module):
+    """The core network of an allocation, for one stream; `vmap` it over streams.
+
+    Attributes:
+        first: the first level, where it differs from the others (trimmed networks).
+        levels: the other levels, stacked on a leading axis.
+        carry_scale: gain of the norm on the carried state; None if not recurrent.
+        head_scale: gain of the norm that the head reads through.
+    """
+
+    first: Level | None
+    levels: Level | None
+    carry_scale: Float[Array, " d"] | None
+    head_scale: Float[Array, " d"]
+    allocation: Allocation = eqx.field(static=True)
+    grid: tuple[int, ...] = eqx.field(static=True)
+    lean: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        allocation: Allocation,
+        grid: tuple[int, ...],
+        *,
+        key: PRNGKeyArray,
+        canonical: bool = False,
+        lean: bool = True,
+    ):
+        """Build with fresh parameters.
+
+        Args:
+            allocation: what to build.
+            grid: positions of one step: () for a vector, (H, W) for a board.
+            key: the same key gives the same network.
+            canonical: the plain program that work is counted on, instead of the form
+                that is fastest on this backend. Parameters are the same.
+            lean: recompute all but the products in the backward pass.
+
+        Raises:
+            ConfigError: the expert cannot work on this grid or with these options.
+        """
+        check_grid(allocation, grid)
+        patches = jax.default_backend() == "cpu" and not canonical
+        self.allocation = allocation
+        self.grid = grid
+        self.lean = lean and not canonical
+        keys = jax.random.split(key, allocation.depth)
+        form = "patches" if patches else "conv"
+
+        def build(level_key: PRNGKeyArray, reads_state: bool) -> Level:
+            shape = LevelShape(
+                width=allocation.width,
+                grid=grid,
+                reads_state=reads_state,
+                has_memory=not allocation.trimmed,
+                form=form,
+            )
+            return _build_level(allocation, shape, not canonical, level_key)
+
+        n_first = 1 if allocation.trimmed else 0
+        self.first = build(keys[0], False) if n_first else None
+        rest = keys[n_first:]
+        stack = eqx.filter_vmap(lambda k: build(k, True))
+        self.levels = stack(rest) if len(rest) else None
+        ones = jnp.ones(allocation.width)
+        self.carry_scale = ones if allocation.recurrent else None
+        self.head_scale = ones
+
+    @property
+    def n_states(self) -> int:
+        """How many states a stream carries: 1, or E under a communication radius."""
+        return 1 if self.allocation.radius == "full" else self.allocation.n_experts
+
+    def init_carry(self) -> Carry:
+        """The carry at the start of a stream."""
+        state = self._zero_state() if self.allocation.recurrent else None
+        memories = self._init_memories() if self.allocation.recurrent else ()
+        return Carry(state, memories, self._init_context())
+
+    def step(
+        self, carry: Carry, z: Float[Array, "*grid d"], reset: Bool[Array, ""] | bool
+    ) -> tuple[Carry, Float[Array, "*grid d"]]:
+        """One external step of one stream.
+
+        Args:
+            carry: from `init_carry` or the last step.
+            z: the encoded observation.
+            reset: whether this step starts a new stream; the carry is then ignored.
+
+        Returns:
+            The carry, and the normalised top state that the head reads.
+        """
+        carry = _reset(carry, self.init_carry(), reset)
+        if self.allocation.recurrent:
+            assert carry.state is not None
+            state = rms_norm(carry.state) * self.carry_scale
+            memories = carry.memories
+        else:
+            state, memories = self._zero_state(), self._init_memories()
+        state, memories, context = self._through(state, z, memories, carry.context)
+        out = rms_norm(state.mean(axis=0)) * self.head_scale
+        if not self.allocation.recurrent:
+            return Carry(None, (), context), out
+        return Carry(state, memories, context), out
+
+    def unroll(
+        self,
+        carry: Carry,
+        z: Float[Array, "t *grid d"],
+        reset: Bool[Array, " t"],
+    ) -> tuple[Carry, Float[Array, "t *grid d"]]:
+        """Successive steps of one stream.
+
+        A network without recurrence or context is computed for all steps at once.
+
+        Args:
+            carry: before the first step.
+            z: encoded observations.
+            reset: for each step, whether it starts a new stream.
+
+        Returns:
+            The carry after the last step, and what the head reads at each.
+        """
+        if not self.allocation.recurrent and not jax.tree.leaves(carry):
+            return carry, jax.vmap(lambda x: self.step(carry, x, False)[1])(z)
+        return jax.lax.scan(lambda c, x: self.step(c, x[0], x[1]), carry, (z, reset))
+
+    def _through(
+        self, state: Array, z: Array, memories: PyTree, context: PyTree
+    ) -> tuple[Array, PyTree, PyTree]:
+        parts = []
+        if self.first is not None:
+            update, m, c = self.first(None, z, memories[0], context[0])
+            state = jnp.broadcast_to(update, state.shape)
+            parts.append((m, c))
+        if self.levels is not None:
+            state, out = self._scan_levels(state, z, (memories[1], context[1]))
+            parts.append(out)
+        elif self.first is not None:
+            parts.append((memories[1], context[1]))
+        if self.first is None:
+            parts.insert(0, (memories[0], context[0]))
+        return state, *(tuple(p[i] for p in parts) for i in (0, 1))
+
+    def _scan_levels(
+        self, state: Array, z: Array, kept: PyTree
+    ) -> tuple[Array, PyTree]:
+        arrays, static = eqx.partition(self.levels, eqx.is_array)
+
+        def body(state: Array, level_and_kept: PyTree) -> tuple[Array, PyTree]:
+            arrays, (memories, context) = level_and_kept
+            level = eqx.combine(arrays, static)
+            update, memories, context = level(state, z, memories, context)
+            if self.allocation.update == "residual":
+                update = state + update
+            return update, (memories, context)
+
+        if self.lean:
+            keep = jax.checkpoint_policies.save_only_these_names(SAVED)
+            body = jax.checkpoint(body, policy=keep, prevent_cse=False)
+        return jax.lax.scan(body, state, (arrays, kept))
+
+    def _zero_state(self) -> Array:
+        return jnp.zeros((self.n_states, *self.grid, self.allocation.width))
+
+    def _init_memories(self) -> PyTree:
+        return self._per_level(Level.init_memories)
+
+    def _init_context(self) -> PyTree:
+        return self._per_level(Level.init_context)
+
+    def _per_level(self, make: Any) -> PyTree:
+        first = () if self.first is None else make(self.first)
+        return first, () if self.levels is None else eqx.filter_vmap(make)(self.levels)
+
+
+def check_grid(allocation: Allocation, grid: tuple[int, ...]) -> None:
+    """Refuse an expert that cannot work on a task's positions.
+
+    Raises:
+        ConfigError: names the expert and the kinds of grid it takes.
+    """
+    spec = spec_of(allocation)
+    if len(grid) not in spec.grid_ndims:
+        takes = " or ".join(
+            "a vector" if n == 0 else f"a {n}-D board" for n in spec.grid_ndims
+        )
+        given = "a vector" if not grid else f"a {len(grid)}-D board {grid}"
+        raise ConfigError(
+            f"expert {allocation.expert!r} works on {takes}, but this task gives "
+            f"{given}: choose another expert"
+        )
+
+
+def _build_level(
+    allocation: Allocation, shape: LevelShape, fast: bool, key: PRNGKeyArray
+) -> Level:
+    key_experts, key_aggregation = jax.random.split(key)
+    spec = spec_of(allocation)
+    keys = jax.random.split(key_experts, allocation.n_experts)
+    experts = eqx.filter_vmap(lambda k: spec.build(shape, key=k))(keys)
+    if not isinstance(experts, Expert | ContextExpert):
+        raise ConfigError(
+            f"expert {allocation.expert!r} builds a {type(experts).__name__}, which "
+            "is neither an Expert nor a ContextExpert"
+        )
+    aggregation = load("aggregation", allocation.aggregation)
+    return Level(
+        experts=experts,
+        aggregation=aggregation(
+            allocation.n_experts, allocation.width, key=key_aggregation
+        ),
+        read_scale=jnp.ones(allocation.width) if shape.reads_state else None,
+        n_experts=allocation.n_experts,
+        n_members=allocation.n_members,
+        fused=fast and isinstance(experts, FusedExpert),
+    )
+
+
+def _reset(carry: Carry, initial: Carry, reset: Bool[Array, ""] | bool) -> Carry:
+    if reset is False:
+        return carry
+    return jax.tree.map(lambda i, c: jnp.where(reset, i, c), initial, carry)
+
+
+def _first(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x[0], tree)
