@@ -181,13 +181,13 @@ def _draw_frame(axes: "Axes", frame: Frame, values: list[float]) -> None:
     text, size = _BASELINE, {"fontsize": 7.5, "color": _GREY}
     if baseline_in_view(frame.baseline, values):
         axes.axhline(frame.baseline, color=_GREY, ls=(0, (4, 3)), lw=1)
-        place = axes.get_yaxis_transform()
-        axes.text(0.99, frame.baseline, text, size, transform=place, ha="right", va="bottom")
-        return
-    below = frame.baseline < min(values)
-    text += f" {format_number(frame.baseline)} {'↓' if below else '↑'}"
-    y, side = (0.02, "bottom") if below else (0.98, "top")
-    axes.text(0.99, y, text, size, transform=axes.transAxes, ha="right", va=side)
+        y, side, place = frame.baseline, "bottom", axes.get_yaxis_transform()
+    else:
+        below = frame.baseline < min(values)
+        text += f" {format_number(frame.baseline)} {'↓' if below else '↑'}"
+        y, side = (0.02, "bottom") if below else (0.98, "top")
+        place = axes.transAxes
+    axes.text(0.99, y, text, size, transform=place, ha="right", va=side)
 
 
 def _draw_front(axes: "Axes", panel: FrontPanel) -> None:
@@ -284,4 +284,3 @@ def _draw_curves(axes: "Axes", panel: CurvePanel) -> None:
         axes.fill_between(curve.steps, low, high, color=color, alpha=0.18, lw=0)
     axes.set_xlabel(panel.frame.unit, parse_math=False)
     _count_axis(axes.xaxis)
-    axes.legend(loc="best")
