@@ -169,7 +169,8 @@ def _add_legends(figure: "Figure") -> None:
     """A legend in every panel, whose winners differ."""
     for axes in figure.axes:
         if axes.get_legend_handles_labels()[1]:
-        
+            axes.legend(loc="best")
+
 
 def _draw_frame(axes: "Axes", frame: Frame, values: list[float]) -> None:
     """The title, and the baseline where drawing it does not dwarf the data."""
