@@ -1,12 +1,11 @@
 """Giving trials their points: every proposal, whatever its source, passes here."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from allocsearch.search.identity import Identity
 from allocsearch.search.optuna_space import (
@@ -16,10 +15,11 @@ from allocsearch.search.optuna_space import (
     row_of,
     suggest,
 )
-from allocsearch.search.proposer import Proposer
+from allocsearch.search.points import Row
 from allocsearch.search.records import Proposal, SpaceExhausted
 from allocsearch.search.samplers import Request, make_sampler
 from allocsearch.search.seeds import derive_seed
+from allocsearch.search.snapshot import Snapshot
 from allocsearch.search.trial_records import FAIL_REASON, POINT, REFUSED
 
 Taken = dict[int, int]
@@ -27,12 +27,22 @@ Taken = dict[int, int]
 
 
 class Asker:
-    """Settles the points of one study's trials."""
+    """Settles the points of one study's trials.
 
-    def __init__(self, study: optuna.Study, name: str, identity: Identity) -> None:
-        """An asker for `study`, which is called `name`."""
+    A proposal is computed from a snapshot of all trials and then stored, point and
+    all, in one transaction. The trial must get the number that the snapshot foretold,
+    or another process came between and the proposal is thrown away: so no point is
+    given twice, and a killed process leaves a whole proposal or none.
+    """
+
+    def __init__(
+        self, study: optuna.Study, rdb: RDBStorage, study_id: int, identity: Identity
+    ) -> None:
+        """An asker for `study`, which `rdb` keeps under `study_id`."""
         self._study = study
-        self._name = name
+        self._rdb = rdb
+        self._study_id = study_id
+        self._name = study.study_name
         self._points = identity.points
         self._seed = identity.seed
         self._sampler = make_sampler(identity.sampler, identity.options)
@@ -46,26 +56,22 @@ class Asker:
         Raises:
             SpaceExhausted: there is nothing left to propose.
         """
-        while True:
+        proposal = None
+        while proposal is None:
             trials = self._study.get_trials(deepcopy=False)
             taken = self._taken_by(trials)
-            if all(trial.state != TrialState.WAITING for trial in trials):
-                self._refuse_end(taken)
-            self._answer_from(taken)
-            proposal = self._settle(self._study.ask(), taken)
-            if proposal is not None:
-                return proposal
+            waiting = [t.number for t in trials if t.state == TrialState.WAITING]
+            if waiting:
+                proposal = self._take_up(waiting[0], taken)
+            else:
+                proposal = self._propose(trials, taken)
+        return proposal
 
-    def adopt(self, trial_id: int, number: int) -> Proposal | None:
-        """The proposal of a trial that runs already, completed where cut off.
-
-        Returns:
-            None where the trial had to be refused.
-        """
+    def adopt(self, number: int) -> Proposal | None:
+        """The proposal of a trial that runs already; None where it is refused."""
         taken = self._taken_by(self._study.get_trials(deepcopy=False))
         before = {n: position for n, position in taken.items() if n != number}
-        self._answer_from(before)
-        return self._settle(optuna.Trial(self._study, trial_id), before)
+        return self._settle(number, before)
 
     def _taken_by(self, trials: Sequence[FrozenTrial]) -> Taken:
         # A point once settled never changes, so each trial is read once.
@@ -77,13 +83,28 @@ class Asker:
                 self._taken[trial.number] = self._points.positions[row]
         return dict(sorted(self._taken.items()))
 
-    def _left(self, taken: Taken) -> np.ndarray:
-        left = np.ones(len(self._points), dtype=bool)
-        left[list(taken.values())] = False
-        return np.flatnonzero(left)
-
-    def _refuse_end(self, taken: Taken) -> None:
+    def _propose(self, trials: Sequence[FrozenTrial], taken: Taken) -> Proposal | None:
         left = self._left(taken)
+        number = len(trials)
+        snapshot = Snapshot(self._name, self._study.directions, trials, number)
+        request = Request(
+            points=self._points,
+            open=left,
+            taken=tuple(taken.values()),
+            seed=derive_seed(self._seed, self._name, number),
+            study_seed=derive_seed(self._seed, self._name),
+            study=snapshot.study(),
+            trial=snapshot.pending,
+            space=self._free,
+        )
+        position = self._confine(self._sampler.propose(request), left)
+        return self._store(number, position, snapshot.pending)
+
+    def _left(self, taken: Taken) -> np.ndarray:
+        """Positions not proposed yet, rising; never none."""
+        mask = np.ones(len(self._points), dtype=bool)
+        mask[list(taken.values())] = False
+        left = np.flatnonzero(mask)
         if not len(left):
             raise SpaceExhausted(
                 f"study {self._name!r} has proposed all {len(self._points)} points of "
@@ -92,61 +113,66 @@ class Asker:
         reason = self._sampler.ended(self._points, tuple(taken.values()), left)
         if reason is not None:
             raise SpaceExhausted(f"study {self._name!r} is over: {reason}.")
-
-    def _answer_from(self, taken: Taken) -> None:
-        choose = partial(self._choose, taken)
-        self._study.sampler = Proposer(self._space, choose)
-
-    def _choose(
-        self, taken: Taken, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, Any]:
-        """Parameters for `trial`, or none where no point fits what it has already."""
-        given = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
-        left = self._agreeing(self._left(taken), given)
-        if not len(left):
-            return {}
-        request = Request(
-            points=self._points,
-            open=left,
-            taken=tuple(taken.values()),
-            seed=derive_seed(self._seed, self._name, trial.number),
-            study_seed=derive_seed(self._seed, self._name),
-            study=study,
-            trial=trial,
-            space=self._free,
-        )
-        position = self._sampler.propose(request)
-        return params_of(self._points, self._points.rows[position])
-
-    def _agreeing(self, left: np.ndarray, given: Mapping[str, Any]) -> np.ndarray:
-        for i, axis in enumerate(self._points.axes):
-            if axis.name in given:
-                params = range(len(axis.values)) if axis.ordinal else axis.values
-                allowed = [j for j, p in enumerate(params) if p == given[axis.name]]
-                left = left[np.isin(self._points.array[left, i], allowed)]
         return left
 
-    def _settle(self, trial: optuna.Trial, taken: Taken) -> Proposal | None:
-        """Give a trial its parameters, or fail it where they cannot be accepted."""
+    def _confine(self, row: Row, left: np.ndarray) -> int:
+        position = self._points.positions.get(row, -1)
+        if left[np.searchsorted(left, position) % len(left)] == position:
+            return position
+        return self._points.nearest(row, left)
+
+    def _store(
+        self, number: int, position: int, pending: FrozenTrial
+    ) -> Proposal | None:
+        row = self._points.rows[position]
+        values = self._points.values(row)
+        trial = create_trial(
+            state=TrialState.RUNNING,
+            params=params_of(self._points, row),
+            distributions=self._space,
+            user_attrs={**pending.user_attrs, POINT: values},
+            system_attrs=pending.system_attrs,
+        )
+        trial_id = self._rdb.create_new_trial(self._study_id, trial)
+        if self._rdb.get_trial(trial_id).number != number:
+            return self._refuse(trial_id, "another process proposed at the same time")
+        self._taken[number] = position
+        return Proposal(number, values, row)
+
+    def _take_up(self, number: int, taken: Taken) -> Proposal | None:
+        """Start a trial that somebody enqueued; None where it cannot be run."""
+        # The database lets one process alone move a trial from waiting to running.
+        if not self._rdb.set_trial_state_values(self._id(number), TrialState.RUNNING):
+            return None
+        return self._settle(number, taken)
+
+    def _settle(self, number: int, taken: Taken) -> Proposal | None:
+        """Complete a stored trial's parameters, or fail it where that cannot be."""
+        trial_id = self._id(number)
+        seed = derive_seed(self._seed, self._name, number)
+        self._study.sampler = optuna.samplers.RandomSampler(seed=seed)
+        trial = optuna.Trial(self._study, trial_id)
         try:
             for axis in self._points.axes:
                 suggest(trial, axis)
         except ValueError as error:
-            return self._refuse(trial, f"its parameters cannot be read ({error})")
+            return self._refuse(trial_id, f"its parameters cannot be read ({error})")
         row = row_of(self._points, trial.params)
         if row is None or row not in self._points:
-            return self._refuse(trial, f"{trial.params} is not a point of the space")
+            return self._refuse(trial_id, f"{trial.params} is not a point of the space")
         position = self._points.positions[row]
-        for number, other in taken.items():
-            if other == position:
-                return self._refuse(trial, f"trial {number} proposed the same point")
+        if position in taken.values():
+            return self._refuse(trial_id, "its point was proposed before")
         values = self._points.values(row)
         if trial.user_attrs.get(POINT) != values:
-            trial.set_user_attr(POINT, values)
-        self._taken[trial.number] = position
-        return Proposal(trial.number, values, row)
+            self._rdb.set_trial_user_attr(trial_id, POINT, values)
+        self._taken[number] = position
+        return Proposal(number, values, row)
 
-    def _refuse(self, trial: optuna.Trial, reason: str) -> None:
-        trial.set_user_attr(FAIL_REASON, f"refused: {reason}")
-        trial.set_user_attr(REFUSED, True)
-        self._study.tell(trial, state=TrialState.FAIL)
+    def _refuse(self, trial_id: int, reason: str) -> None:
+        self._rdb.set_trial_user_attr(trial_id, FAIL_REASON, f"refused: {reason}")
+        self._rdb.set_trial_user_attr(trial_id, REFUSED, True)
+        self._rdb.set_trial_state_values(trial_id, TrialState.FAIL)
+
+    def _id(self, number: int) -> int:
+        return self._rdb.get_trial_id_from_study_id_trial_number(self._study_id, number)

@@ -58,7 +58,7 @@ class SearchStudy:
         self._study = optuna.load_study(
             study_name=name, storage=rdb, sampler=optuna.samplers.RandomSampler()
         )
-        self._asker = Asker(self._study, name, identity)
+        self._asker = Asker(self._study, rdb, self._study_id, identity)
 
     @classmethod
     def open(
@@ -139,16 +139,15 @@ class SearchStudy:
     def running(self) -> list[Proposal]:
         """The trials that were proposed and not told, by number.
 
-        What a killed process left is to be tried again under its own number. A
-        proposal that was cut off half-way is completed as it would have been; one
-        that was edited out of the space is failed and left out.
+        What a killed process left is to be tried again under its own number. One that
+        was edited out of the space is failed and left out.
 
         Raises:
             StudyError: the database cannot be used.
         """
         with storage_errors(self._label):
             found = [
-                self._asker.adopt(self._trial_id(trial.number), trial.number)
+                self._asker.adopt(trial.number)
                 for trial in self._trials()
                 if trial.state == TrialState.RUNNING
             ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from allocsearch.search.points import Points
+from allocsearch.search.points import Points, Row
 
 if TYPE_CHECKING:
     import optuna
@@ -22,8 +22,9 @@ class Request:
         taken: positions proposed before, by trial number.
         seed: the trial's own seed, from the study's seed, its arm and the number.
         study_seed: the seed that all trials of the study and arm share.
-        study: the Optuna study, for samplers that learn from its finished trials.
-        trial: the trial to be given parameters.
+        study: the finished and running trials as an Optuna study that cannot be
+            changed, for samplers that learn.
+        trial: the coming trial; attributes that are set on it are stored with it.
         space: the distribution of every axis with more than one value.
     """
 
@@ -64,6 +65,9 @@ class Sampler(Protocol):
         """
         ...
 
-    def propose(self, request: Request) -> int:
-        """One of ``request.open``."""
+    def propose(self, request: Request) -> Row:
+        """A row, best one of the open points: any other becomes its nearest open one.
+
+        Not called before at least one point is open.
+        """
         ...

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocsearch.search.points import Points
+from allocsearch.search.points import Points, Row
 from allocsearch.search.samplers.base import Request
 
 
@@ -24,6 +24,6 @@ class GridSampler:
     ) -> None:
         """Goes on to the last point."""
 
-    def propose(self, request: Request) -> int:
+    def propose(self, request: Request) -> Row:
         """See `Sampler.propose`."""
-        return int(request.open[0])
+        return request.points.rows[request.open[0]]

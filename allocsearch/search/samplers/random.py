@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocsearch.search.points import Points
+from allocsearch.search.points import Points, Row
 from allocsearch.search.samplers.base import Request
 
 
@@ -24,6 +24,7 @@ class RandomSampler:
     ) -> None:
         """Goes on to the last point."""
 
-    def propose(self, request: Request) -> int:
+    def propose(self, request: Request) -> Row:
         """See `Sampler.propose`."""
-        return int(np.random.default_rng(request.seed).choice(request.open))
+        position = np.random.default_rng(request.seed).choice(request.open)
+        return request.points.rows[position]

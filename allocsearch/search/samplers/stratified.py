@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocsearch.search.points import Points
+from allocsearch.search.points import Points, Row
 from allocsearch.search.samplers.base import Request
 from allocsearch.search.seeds import derive_seed
 
@@ -49,7 +49,7 @@ class StratifiedSampler:
                 )
         return None
 
-    def propose(self, request: Request) -> int:
+    def propose(self, request: Request) -> Row:
         """See `Sampler.propose`."""
         shares = self._shares(request.points, request.taken)
         lasting = self._lasting(request.points, request.open)
@@ -57,7 +57,7 @@ class StratifiedSampler:
         strata = self._strata(request.points)
         rng = np.random.default_rng(derive_seed(request.study_seed, self.by, stratum))
         order = rng.permutation(np.flatnonzero(strata == stratum))
-        return int(order[np.isin(order, request.open)][0])
+        return request.points.rows[order[np.isin(order, request.open)][0]]
 
     def _strata(self, points: Points) -> np.ndarray:
         return points.array[:, points.axis_index(self.by)]

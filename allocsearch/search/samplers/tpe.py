@@ -8,7 +8,7 @@ import numpy as np
 
 from allocsearch.errors import ConfigError
 from allocsearch.search.optuna_space import internal_columns, row_of
-from allocsearch.search.points import Points
+from allocsearch.search.points import Points, Row
 from allocsearch.search.samplers.base import Request
 from allocsearch.search.samplers.random import RandomSampler
 
@@ -52,7 +52,7 @@ class TPESampler:
     ) -> None:
         """Goes on to the last point."""
 
-    def propose(self, request: Request) -> int:
+    def propose(self, request: Request) -> Row:
         """See `Sampler.propose`."""
         if not request.space:
             return RandomSampler().propose(request)
@@ -62,10 +62,7 @@ class TPESampler:
         if not params:
             return RandomSampler().propose(request)
         row = row_of(request.points, params)
-        position = request.points.positions.get(row, -1) if row else -1
-        if position in request.open:
-            return position
-        return request.points.nearest(row or request.points.rows[0], request.open)
+        return RandomSampler().propose(request) if row is None else row
 
     def _tpe(self, request: Request) -> "optuna.samplers.TPESampler":
         import optuna

@@ -1,0 +1,128 @@
+"""What a proposal costs beside bare Optuna's: both on SQLite, in one run.
+
+Both studies hold the same finished trials over the same axes. Ours asks, checks and
+stores a point; bare Optuna asks and suggests every parameter with multivariate TPE.
+They take turns, so that a busy machine slows both.
+
+    python benchmarks/proposals.py --trials 1000 --asks 20
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import optuna
+
+from allocsearch.search import Axis, Points, SearchStudy
+
+AXES = (
+    Axis("depth", tuple(range(1, 17))),
+    Axis("n_experts", tuple(range(1, 17))),
+    Axis("radius", (0, 1, 2, 4, 8, "full")),
+    Axis("aggregation", ("mean", "softmax_gated", "sqrt_sum"), ordinal=False),
+)
+
+
+def space() -> Points:
+    """About 3 400 points with a ragged edge."""
+    sizes = [range(len(axis.values)) for axis in AXES]
+    rows = [r for r in itertools.product(*sizes) if (r[0] + 1) * (r[1] + 1) <= 160]
+    return Points(AXES, tuple(rows))
+
+
+def suggest(trial: optuna.Trial) -> None:
+    """Bare Optuna's own way to the same parameters."""
+    for axis in AXES:
+        if axis.ordinal:
+            trial.suggest_int(axis.name, 0, len(axis.values) - 1)
+        else:
+            trial.suggest_categorical(axis.name, axis.values)
+
+
+def history(points: Points, n_trials: int) -> list[optuna.trial.FrozenTrial]:
+    """Finished trials at random points of the space, each once."""
+    rng = np.random.default_rng(0)
+    chosen = rng.choice(len(points), size=n_trials, replace=False)
+    choices = [axis.values for axis in AXES]
+    trials = []
+    for position in chosen:
+        row = points.rows[position]
+        params = {
+            axis.name: i if axis.ordinal else values[i]
+            for axis, values, i in zip(AXES, choices, row, strict=True)
+        }
+        trials.append(
+            optuna.trial.create_trial(
+                params=params,
+                distributions={
+                    axis.name: optuna.distributions.IntDistribution(0, len(values) - 1)
+                    if axis.ordinal
+                    else optuna.distributions.CategoricalDistribution(values)
+                    for axis, values in zip(AXES, choices, strict=True)
+                },
+                value=float(sum(row) + rng.normal()),
+                user_attrs={"point": points.values(row)},
+            )
+        )
+    return trials
+
+
+def measure(n_trials: int, n_asks: int, folder: Path) -> dict[str, float]:
+    """Median seconds of a proposal, ours and bare, and the ratio."""
+    points = space()
+    ours_url = f"sqlite:///{folder / 'ours.db'}"
+    bare_url = f"sqlite:///{folder / 'bare.db'}"
+    SearchStudy.open(
+        ours_url, "s", points, directions=("maximize",), sampler="tpe", seed=0
+    ).close()
+    sampler = optuna.samplers.TPESampler(multivariate=True, seed=0)
+    bare = optuna.create_study(
+        study_name="s", storage=bare_url, sampler=sampler, direction="maximize"
+    )
+    trials = history(points, n_trials)
+    bare.add_trials(trials)
+    optuna.load_study(study_name="s", storage=ours_url).add_trials(trials)
+    ours = SearchStudy.load(ours_url, "s")
+    suggest(bare.ask())
+    ours.ask()
+    spent: dict[str, list[float]] = {"ours": [], "bare": []}
+    for _ in range(n_asks):
+        begun = time.perf_counter()
+        suggest(bare.ask())
+        between = time.perf_counter()
+        ours.ask()
+        spent["bare"].append(between - begun)
+        spent["ours"].append(time.perf_counter() - between)
+    begun = time.perf_counter()
+    ours.records()
+    seconds = {f"{k}_seconds": statistics.median(v) for k, v in spent.items()}
+    return {
+        "points": len(points),
+        "finished_trials": n_trials,
+        **seconds,
+        "ratio": seconds["ours_seconds"] / seconds["bare_seconds"],
+        "records_seconds": time.perf_counter() - begun,
+    }
+
+
+def main() -> None:
+    """Print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--asks", type=int, default=20)
+    parser.add_argument("--folder", help="where the databases go; default temporary")
+    args = parser.parse_args()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        print(json.dumps(measure(args.trials, args.asks, Path(folder)), indent=2))
+
+
+if __name__ == "__main__":
+    main()
