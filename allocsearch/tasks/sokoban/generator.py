@@ -43,6 +43,11 @@ class _Recipe:
             raise ConfigError(f"n_boxes must be at least 1, got {self.n_boxes}")
         if self.min_pushes < 1:
             raise ConfigError(f"min_pushes must be at least 1, got {self.min_pushes}")
+        if self.max_pulls < self.min_pushes:
+            raise ConfigError(
+                f"max_pulls must be at least min_pushes, got {self.max_pulls} and "
+                f"{self.min_pushes}"
+            )
         if not 0.0 <= self.wall_density < 1.0:
             raise ConfigError(
                 f"wall_density must be in [0, 1), got {self.wall_density}"
@@ -99,7 +104,7 @@ def generate_levels(
         n_boxes: boxes, and goals, of a level.
         seed: a non-negative integer.
         wall_density: mean fraction of interior squares that are walls; each level
-            draws its own density in [0, 2 * wall_density].
+            draws its own density, from half of this to one and a half times it.
         min_pushes: a lower bound on the pushes that any solution needs.
         max_pulls: most pulls of the backward walk; grows with the board by default.
 
@@ -237,7 +242,7 @@ def _candidates(recipe: _Recipe, generator: np.random.Generator) -> np.ndarray:
 def _connected_floor(recipe: _Recipe, generator: np.random.Generator) -> np.ndarray:
     """bool `[squares, B]`: squares joined to a random one; the rest become walls."""
     height, width = recipe.shape
-    density = generator.uniform(0, 2 * recipe.wall_density, recipe.batch)
+    density = recipe.wall_density * generator.uniform(0.5, 1.5, recipe.batch)
     floor = np.zeros((height, width, recipe.batch), bool)
     noise = generator.random((*recipe.interior, recipe.batch))
     floor[1:-1, 1:-1] = noise >= density
