@@ -358,3 +358,30 @@ def _reset(carry: Carry, initial: Carry, reset: Bool[Array, ""] | bool) -> Carry
 
 def _first(tree: Any) -> Any:
     return jax.tree.map(lambda x: x[0], tree)
+
+
+class Model(eqx.Module):
+    """A task's encoder, the core network and the task's head, for one stream."""
+
+    encoder: Any
+    core: ParallelExperts
+    head: Any
+
+    def init_carry(self) -> Carry:
+        """The carry at the start of a stream."""
+        return self.core.init_carry()
+
+    def step(
+        self, carry: Carry, observation: PyTree, reset: Bool[Array, ""] | bool
+    ) -> tuple[Carry, PyTree]:
+        """One external step: an observation in, the head's outputs out."""
+        carry, features = self.core.step(carry, self.encoder(observation), reset)
+        return carry, self.head(features)
+
+    def unroll(
+        self, carry: Carry, observations: PyTree, reset: Bool[Array, " t"]
+    ) -> tuple[Carry, PyTree]:
+        """Successive steps; encoder and head run outside the scan over time."""
+        z = jax.vmap(self.encoder)(observations)
+        carry, features = self.core.unroll(carry, z, reset)
+        return carry, jax.vmap(self.head)(features)

@@ -46,13 +46,12 @@ class Plugin:
 
 def plugins(kind: str) -> list[Plugin]:
     """Every offer of a kind, sorted by name; clashing names appear more than once."""
-    found = {_describe(kind, point): None for point in entry_points(group=GROUPS[kind])}
     here = [
         Plugin(kind, name, repr(target), "this process", "")
         for (k, name), target in _IN_PROCESS.items()
         if k == kind
     ]
-    return sorted([*found, *here], key=lambda p: (p.name, p.distribution))
+    return sorted([*_installed(kind), *here], key=lambda p: (p.name, p.distribution))
 
 
 def names(kind: str) -> list[str]:
@@ -124,6 +123,13 @@ def register(kind: str, name: str, target: Any) -> Any:
 def unregister(kind: str, name: str) -> None:
     """Take back what `register` offered."""
     _IN_PROCESS.pop((kind, name), None)
+
+
+@functools.cache
+def _installed(kind: str) -> tuple[Plugin, ...]:
+    # One distribution may be found twice, on two entries of sys.path.
+    points = entry_points(group=GROUPS[kind])
+    return tuple(dict.fromkeys(_describe(kind, point) for point in points))
 
 
 def _describe(kind: str, point: EntryPoint) -> Plugin:

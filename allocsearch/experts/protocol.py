@@ -5,6 +5,7 @@ axis, and L levels on another; batching and time are `vmap` and `scan` outside.
 """
 
 import abc
+import functools
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -193,10 +194,18 @@ def spec_of(allocation: Allocation) -> ExpertSpec:
     Raises:
         UnknownNameError, PluginError, ConfigError: the name or an option is wrong.
     """
-    spec = load("expert", allocation.expert)
-    built = spec.from_options(allocation.expert, allocation.expert_options)
-    built.check(allocation)
-    return built
+    kind = load("expert", allocation.expert)
+    options = tuple(allocation.expert_options.items())
+    spec = _spec(kind, allocation.expert, options)
+    spec.check(allocation)
+    return spec
+
+
+@functools.lru_cache(maxsize=256)
+def _spec(
+    kind: type[ExpertSpec], name: str, options: tuple[tuple[str, Scalar], ...]
+) -> ExpertSpec:
+    return kind.from_options(name, dict(options))
 
 
 def check_positive(**values: float) -> None:

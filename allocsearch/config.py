@@ -1,0 +1,354 @@
+"""What a user asks for: typed, frozen, parsed once at the edge.
+
+Every field can be set in YAML and, as ``--set training.learning_rate=3e-4``, on the
+command line. A field left out takes the task's value for the budget, then the default
+written here.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
+
+from allocsearch.allocation import ARMS, DEFAULT_AGGREGATION, Scalar
+from allocsearch.errors import ConfigError
+
+Arm = Literal["recurrent", "nonrecurrent"]
+Count = Annotated[int, Field(ge=1)]
+
+
+def _as_tuple(value: Any) -> Any:
+    if isinstance(value, Iterable) and not isinstance(value, str | Mapping | bytes):
+        return tuple(value)
+    return (value,)
+
+
+def _as_named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _as_named_tuple(value: Any) -> Any:
+    return tuple(_as_named(item) for item in _as_tuple(value))
+
+
+Several = BeforeValidator(_as_tuple)
+
+
+class Section(BaseModel):
+    """A frozen group of fields that refuses unknown ones."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class ExpertConfig(Section):
+    """One kind of expert to search over."""
+
+    name: str
+    """Name of an installed expert."""
+    options: dict[str, Scalar] = {}
+    """Options of that expert."""
+    arms: Annotated[tuple[Arm, ...], Several] = ARMS
+    """Which arms use it."""
+
+
+class SpaceConfig(Section):
+    """The axes that are enumerated; width follows from the budget."""
+
+    depths: Annotated[tuple[Count, ...], Several] = (1, 2, 4, 8, 16, 32)
+    """Levels L to try."""
+    n_experts: Annotated[tuple[Count, ...], Several] = (1, 2, 4, 8, 16, 32, 64)
+    """Experts E to try."""
+    radii: Annotated[
+        tuple[Annotated[int, Field(ge=0)] | Literal["full"], ...], Several
+    ] = ("full",)
+    """Communication radii to try; those of E − 1 or more are "full"."""
+    aggregations: Annotated[tuple[str, ...], Several] = (DEFAULT_AGGREGATION,)
+    """Aggregations to try."""
+    widths: Literal["largest", "all"] = "largest"
+    """`largest` takes the widest that fits; `all` every width within the tolerance."""
+    tolerance: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """How far below the budget still counts as spending it; its own if unset."""
+    granule: Count | None = None
+    """Widths are multiples of this; the budget's own if unset."""
+    scope: Literal["core", "total"] = "core"
+    """What the budget binds: the experts alone, or encoder and head as well."""
+    update: Literal["residual", "replace"] = "residual"
+    """Whether a level adds to the state or replaces it."""
+    nonrecurrent_form: Literal["source", "trimmed"] = "source"
+    """Whether non-recurrent networks keep, and pay for, paths that are always zero."""
+
+    @field_validator("depths", "n_experts", "radii", "aggregations")
+    @classmethod
+    def _not_empty(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not value:
+            raise ValueError("give at least one value")
+        return tuple(dict.fromkeys(value))
+
+
+class SearchConfig(Section):
+    """How candidates are proposed."""
+
+    mode: Literal["search", "claim"] = "search"
+    """`search` adapts to results; `claim` tries the same number at every depth."""
+    sampler: str = "tpe"
+    """Which sampler proposes in search mode."""
+    n_trials: Count | None = None
+    """Trials of the whole study over all restarts, split evenly over budgets and arms."""
+    learning_rates: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Several] = ()
+    """Learning rates to search per allocation; empty keeps training.learning_rate."""
+
+
+class TrainingConfig(Section):
+    """How one candidate is trained; the same for both arms."""
+
+    horizon: Count | None = None
+    """Length of training per seed, in the task's unit."""
+    n_seeds: Count = 3
+    """Training runs per candidate."""
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    """At width 64, one expert and one level; other shapes are scaled from it."""
+    warmup: Annotated[int, Field(ge=0)] = 50
+    """Updates over which the learning rate rises from zero."""
+    cooldown: Annotated[float, Field(ge=0, le=1)] = 0.25
+    """Last part of the horizon over which the learning rate falls to zero."""
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Gradients are clipped to this global norm."""
+    b1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Adam's decay of the first moment."""
+    b2: Annotated[float, Field(ge=0, lt=1)] = 0.98
+    """Adam's decay of the second moment."""
+    eps: Annotated[float, Field(gt=0)] = 1e-8
+    """Adam's epsilon."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Decoupled decay of matrices, as a multiple of the learning rate."""
+    n_evaluations: Count = 10
+    """Evaluations over the horizon, evenly spaced; the curve of a trial."""
+
+
+class OutputConfig(Section):
+    """Where a study lives."""
+
+    directory: str = "studies"
+    """Each study has a folder of its own in here."""
+    storage: str | None = None
+    """SQLAlchemy URL of the trials; a SQLite file in the study's folder if unset."""
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0
+    """Least time between checkpoints of a trial in training."""
+
+
+class StudyConfig(Section):
+    """A whole study."""
+
+    task: Annotated[dict[str, Any], BeforeValidator(_as_named)] = {"name": "sokoban"}
+    """The task's name, and its own fields beside it (`allocsearch show-config`)."""
+    budgets: Annotated[
+        tuple[Annotated[str, BeforeValidator(_as_text)], ...], Several
+    ] = ("tiny",)
+    """Named budgets of the task, or FLOPs such as 250M."""
+    experts: Annotated[tuple[ExpertConfig, ...], BeforeValidator(_as_named_tuple)] = ()
+    """Kinds of experts; the task's own choice if empty."""
+    arms: Annotated[tuple[Arm, ...], Several] = ARMS
+    """Recurrent, non-recurrent or both."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Decides proposals, initialisation, data order and environments."""
+    name: str | None = None
+    """Name of the study and its folder; task and budgets if unset."""
+    space: SpaceConfig = SpaceConfig()
+    search: SearchConfig = SearchConfig()
+    training: TrainingConfig = TrainingConfig()
+    output: OutputConfig = OutputConfig()
+
+    @field_validator("task")
+    @classmethod
+    def _task_has_name(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(value.get("name"), str):
+            raise ValueError("give the task's name, as in `task: sokoban`")
+        return value
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_folder(cls, value: str | None) -> str | None:
+        if value is not None and (
+            not value or value in (".", "..") or set(value) & set('/\\:*?"<>|\0')
+        ):
+            raise ValueError("give a name that can be a folder's")
+        return value
+
+    @property
+    def study_name(self) -> str:
+        """The name, or one made of task and budgets."""
+        return self.name or "-".join([self.task["name"], *self.budgets])
+
+    def given(self) -> dict[str, Any]:
+        """The fields that were set by the user, as JSON-ready values."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+def parse(model: type[Section], values: Mapping[str, Any], where: str = "") -> Any:
+    """Validate values against a section.
+
+    Args:
+        model: the section's class.
+        values: what the user gave.
+        where: path of the section, for messages.
+
+    Returns:
+        An instance of `model`.
+
+    Raises:
+        ConfigError: one sentence with the path, what was wrong and the nearest name.
+    """
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        problems = error.errors()
+        more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise ConfigError(_sentence(model, problems[0], where) + more) from None
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested mappings laid over each other; later ones win."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            old = merged.get(key)
+            both = isinstance(old, Mapping) and isinstance(value, Mapping)
+            merged[key] = merge(old, value) if both else value
+    return merged
+
+
+def load_config(
+    path: str | Path | None = None,
+    settings: Sequence[str] = (),
+    base: Mapping[str, Any] | None = None,
+) -> StudyConfig:
+    """A study's config from a YAML file, flags and ``key=value`` settings.
+
+    Args:
+        path: a YAML file, or None.
+        settings: ``"training.learning_rate=3e-4"``; values are read as YAML.
+        base: values laid over the file and under the settings, as from flags.
+
+    Raises:
+        ConfigError: the file cannot be read or a field is wrong.
+    """
+    layers = [read_yaml(path) if path is not None else {}, dict(base or {})]
+    layers = [_normalised(layer) for layer in layers]
+    layers += [_normalised(parse_setting(setting)) for setting in settings]
+    config = parse(StudyConfig, merge(*layers), str(path or ""))
+    assert isinstance(config, StudyConfig)
+    return config
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """A mapping from a YAML file, read safely.
+
+    Raises:
+        ConfigError: missing, unreadable, not YAML or not a mapping.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"config {path} is not UTF-8 text") from error
+    except OSError as error:
+        raise ConfigError(f"config {path} cannot be read: {error.strerror}") from error
+    try:
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" at line {where.line + 1}" if where else ""
+        raise ConfigError(f"config {path} is not valid YAML{line}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict) or not all(isinstance(k, str) for k in values):
+        raise ConfigError(f"config {path} must be a mapping of names to values")
+    return values
+
+
+def parse_setting(setting: str) -> dict[str, Any]:
+    """``"a.b=1"`` as ``{"a": {"b": 1}}``.
+
+    Raises:
+        ConfigError: no "=", an empty name, or a value that is not YAML.
+    """
+    path, equals, text = setting.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError(f"setting {setting!r} is not of the form section.field=value")
+    value = _read_scalar(setting, text)
+    for key in reversed(keys):
+        value = {key: value}
+    return value
+
+
+def _read_scalar(setting: str, text: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"the value in {setting!r} is not valid YAML") from error
+    if isinstance(value, str):  # YAML 1.1 reads 3e-4 as text
+        try:
+            return float(value) if any(c in value for c in "eE") else value
+        except ValueError:
+            return value
+    return value
+
+
+def _normalised(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """Short forms written out, so that layers merge field by field."""
+    task = layer.get("task")
+    return {**layer, "task": {"name": task}} if isinstance(task, str) else dict(layer)
+
+
+def _sentence(model: type[BaseModel], problem: Any, where: str) -> str:
+    location = [str(part) for part in problem["loc"]]
+    path = ".".join(location)
+    prefix = f"{where}: " if where else ""
+    if problem["type"] == "extra_forbidden":
+        names = _field_names(model, problem["loc"][:-1])
+        near = difflib.get_close_matches(location[-1], names, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        listing = ", ".join(sorted(names))
+        return f"{prefix}unknown field {path!r}: {hint}Known: {listing}."
+    message = problem["msg"].removeprefix("Value error, ")
+    given = problem.get("input")
+    shown = f" (got {given!r})" if isinstance(given, bool | int | float | str) else ""
+    return f"{prefix}field {path!r}: {message[:1].lower()}{message[1:]}{shown}"
+
+
+def _field_names(model: type[BaseModel], path: Sequence[Any]) -> list[str]:
+    for part in path:
+        if isinstance(part, int):
+            continue
+        field = model.model_fields.get(str(part))
+        inner = _model_within(field.annotation) if field else None
+        if inner is None:
+            return []
+        model = inner
+    return list(model.model_fields)
+
+
+def _model_within(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in get_args(annotation):
+        found = _model_within(argument)
+        if found is not None:
+            return found
+    return None
