@@ -19,8 +19,9 @@ def read_number(mapping: str, name: str) -> Callable[[Row], str]:
 
 
 def budget_cell(row: Row) -> str:
-    """``"budget tiny (2.07 MFLOP)"``."""
-    return f"budget {plain(row['budget'])} ({flops_cell(row['budget_flops'])})"
+    """``"budget tiny (2.07 MFLOP per step)"``."""
+    flops = flops_cell(row["budget_flops"])
+    return f"budget {plain(row['budget'])} ({flops} per step)"
 
 
 def seed_note(rows: Iterable[Row]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocsearch.analysis.figure_data import (
     ArmPoints,
+    Curve,
     CurvePanel,
     Frame,
     FrontPanel,
@@ -214,7 +215,7 @@ def _draw_arm(axes: "Axes", arm: ArmPoints, shift: float, right: float) -> None:
         ms=4.5,
         mew=0,
         color=color,
-        alpha=0.35,
+        alpha=_faint(0.35, len(arm.points)),
     )
     axes.plot(
         [x * shift for x in [*(p.x for p in arm.front), right]],
@@ -242,6 +243,11 @@ def _draw_arm(axes: "Axes", arm: ArmPoints, shift: float, right: float) -> None:
     )
 
 
+def _faint(alpha: float, count: int) -> float:
+    """An opacity that keeps a crowd of marks from hiding its density."""
+    return max(0.04, alpha * min(1.0, 40 / max(count, 1)))
+
+
 def _depth_axis(axes: "Axes", depths: list[float]) -> None:
     """A log₂ axis with a tick at every depth, or at powers of two where many."""
     ticks = depths
@@ -261,27 +267,36 @@ def _count_axis(axis: Any) -> None:
 
 
 def _draw_curves(axes: "Axes", panel: CurvePanel) -> None:
+    from matplotlib.collections import LineCollection
+
+    for arm, color in COLORS.items():
+        others = [c for c in panel.curves if c.arm == arm and not c.best]
+        lines = [list(zip(c.steps, c.means, strict=True)) for c in others]
+        alpha = _faint(0.3, len(lines))
+        axes.add_collection(LineCollection(lines, colors=color, lw=0.8, alpha=alpha))
     for curve in panel.curves:
-        color = COLORS[curve.arm]
-        if not curve.best:
-            axes.plot(curve.steps, curve.means, color=color, lw=0.8, alpha=0.3)
-            continue
-        label = f"{arm_label(curve.arm)} #{curve.number} ({curve.label})"
-        axes.plot(
-            curve.steps,
-            curve.means,
-            marker=MARKERS[curve.arm],
-            ms=4.5,
-            mec="white",
-            mew=0.6,
-            markevery=max(1, len(curve.steps) // 12),
-            color=color,
-            lw=1.8,
-            label=label,
-            zorder=3,
-        )
-        low = [m - e for m, e in zip(curve.means, curve.errors, strict=True)]
-        high = [m + e for m, e in zip(curve.means, curve.errors, strict=True)]
-        axes.fill_between(curve.steps, low, high, color=color, alpha=0.18, lw=0)
+        if curve.best:
+            _draw_winner(axes, curve)
+    axes.autoscale_view()
     axes.set_xlabel(panel.frame.unit, parse_math=False)
     _count_axis(axes.xaxis)
+
+
+def _draw_winner(axes: "Axes", curve: Curve) -> None:
+    color = COLORS[curve.arm]
+    axes.plot(
+        curve.steps,
+        curve.means,
+        marker=MARKERS[curve.arm],
+        ms=4.5,
+        mec="white",
+        mew=0.6,
+        markevery=max(1, len(curve.steps) // 12),
+        color=color,
+        lw=1.8,
+        label=f"{arm_label(curve.arm)} #{curve.number} ({curve.label})",
+        zorder=3,
+    )
+    low = [m - e for m, e in zip(curve.means, curve.errors, strict=True)]
+    high = [m + e for m, e in zip(curve.means, curve.errors, strict=True)]
+    axes.fill_between(curve.steps, low, high, color=color, alpha=0.18, lw=0)

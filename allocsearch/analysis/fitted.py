@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 Cell = str | Text
+_GAP = 2  # one space of padding and the box's own, between columns
 
 
 @dataclass(frozen=True)
@@ -50,27 +52,20 @@ class FittedTable:
     breaks: Sequence[int] = field(default=())
 
     def __rich_console__(
-        self, console: Console, options: ConsoleOptions
+        self,
+        console: Console,
+        options: ConsoleOptions,
     ) -> RenderResult:
         columns, remark = _fold(self.columns)
-        hidden: list[str] = []
-        wide = options.update(width=10_000)
-        while True:
-            table = self._table(columns)
-            needed = console.measure(table, options=wide).maximum
-            spare = max(columns, key=lambda column: column.priority)
-            if needed <= options.max_width or spare.priority == 0:
-                break
-            columns = [column for column in columns if column is not spare]
-            hidden.insert(0, spare.header)
+        columns, hidden = _fit(columns, options.max_width)
         yield Text(self.title, style="bold")
         if self.subtitle:
             yield Text(self.subtitle)
-        yield table
+        yield self._table(columns)
         for note in (*filter(None, [remark]), *self.notes):
             yield note if isinstance(note, Text) else Text(note, style="dim")
         if hidden:
-            names = ", ".join(hidden)
+            names = ", ".join(column.header for column in hidden)
             yield Text(f"Left out at this width: {names} (--json has all).", "dim")
 
     def _table(self, columns: Sequence[Column]) -> Table:
@@ -100,3 +95,21 @@ def _fold(columns: Sequence[Column]) -> tuple[list[Column], str]:
     kept = [column for column in columns if column not in constant]
     said = ", ".join(f"{column.header} {column.cells[0]}" for column in constant)
     return kept, f"In all rows: {said}." if said else ""
+
+
+def _fit(
+    columns: Sequence[Column], max_width: int
+) -> tuple[list[Column], list[Column]]:
+    """The columns that fit, and those that had to leave."""
+    widths = [
+        max(cell_len(str(cell)) for cell in [column.header, *column.cells]) + _GAP
+        for column in columns
+    ]
+    kept = list(range(len(columns)))
+    while sum(widths[i] for i in kept) - _GAP > max_width:
+        spare = max(kept, key=lambda i: columns[i].priority)
+        if columns[spare].priority == 0:
+            break
+        kept.remove(spare)
+    hidden = [column for i, column in enumerate(columns) if i not in kept]
+    return [columns[i] for i in kept], hidden

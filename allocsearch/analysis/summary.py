@@ -54,7 +54,7 @@ def summary_table(rows: Sequence[Row], mode: str = "search") -> RenderableType:
 def _summary_of_one(rows: Sequence[Row], mode: str) -> RenderableType:
     first = rows[0]
     title = f"Best allocations: {plain(first['task'])} · {plain(first['expert'])}"
-    subtitle = f"{budget_cell(first)} per step"
+    subtitle = budget_cell(first)
     said = [Text(plain(note)) for note in summary_notes(rows, mode)]
     found = [row for row in rows if row["number"] is not None]
     if not found:

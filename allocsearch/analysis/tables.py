@@ -181,7 +181,7 @@ def _shared(rows: Sequence[Row]) -> str:
     if len({row["expert"] for row in rows}) == 1:
         shared.append(rows[0]["expert"])
     if len({row["budget"] for row in rows}) == 1:
-        shared.append(f"{budget_cell(rows[0])} per step")
+        shared.append(budget_cell(rows[0]))
     horizons = {horizon_cell(row) for row in rows}
     if len(horizons) == 1:
         shared.append(horizons.pop())

@@ -140,12 +140,12 @@ def _legend(panel: FrontPanel, baseline: float | None, width: int) -> list[str]:
     entries = [
         f"{FRONT[arm.arm]} {OTHER[arm.arm]} {arm_label(arm.arm)}" for arm in panel.arms
     ]
-    entries.append("(filled: Pareto front)")
+    entries.append("filled: front")
     if panel.frame.baseline is not None:
         value = format_number(panel.frame.baseline)
-        sight = "╌ " if baseline is not None else "not in view: "
-        entries.append(f"{sight}untrained {value}")
-    line = "   ".join(entries)
+        seen = baseline is not None
+        entries.append(f"╌ untrained {value}" if seen else f"untrained {value} (off)")
+    line = "  ".join(entries)
     return [line] if len(line) <= width else entries
 
 
