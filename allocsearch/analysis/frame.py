@@ -52,9 +52,16 @@ def results_frame(
             [f"{name}.{key}" for key in names[name]] if name in names else [name]
         )
     ]
-    frame = pd.DataFrame([_flat(row, names) for row in rows], columns=pd.Index(columns))
-    # Counts stay integers where some are missing; floats would round above 2^53.
-    return frame.astype(dict.fromkeys(COUNTS, "Int64"))
+    flat = [_flat(row, names) for row in rows]
+    # Counts are built as integers: through floats they would round above 2^53.
+    return pd.DataFrame(
+        {
+            column: pd.array([row[column] for row in flat], dtype="Int64")
+            if column in COUNTS
+            else [row[column] for row in flat]
+            for column in columns
+        }
+    )
 
 
 def _flat(row: dict[str, Any], names: dict[str, list[str]]) -> dict[str, Any]:

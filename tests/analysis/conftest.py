@@ -78,11 +78,11 @@ def make_trial(
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def trial() -> Callable[..., TrialResult]:
     return make_trial
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def loss() -> Objective:
     return LOSS
