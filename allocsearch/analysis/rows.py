@@ -223,11 +223,8 @@ def _mode_note(found: Sequence[Row], mode: str) -> str:
     else:
         each = [f"best of {r['n_scored']} {arm_label(r['arm'])}" for r in found]
         best = f"{listing(each)} found"
-    if mode == "sweep":
-        return (
-            f"sweep mode: {best}; work is an upper bound only; not a claim about depth"
-        )
-    return f"Search mode: {best}; not a claim about depth."
+    bound = " work is only bounded from above;" if mode == "sweep" else ""
+    return f"{mode.capitalize()} mode: {best};{bound} not a claim about depth."
 
 
 def _per_depth(row: Row) -> str:

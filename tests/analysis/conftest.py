@@ -86,3 +86,25 @@ def trial() -> Callable[..., TrialResult]:
 @pytest.fixture(scope="session")
 def loss() -> Objective:
     return LOSS
+
+
+@pytest.fixture(scope="session")
+def search(trial) -> list[TrialResult]:
+    """Both arms at depths 1 to 8, with a failed, a running and a diverged trial."""
+    results = []
+    for recurrent, gain in ((True, 0.5), (False, 0.2)):
+        for i, depth in enumerate((1, 2, 4, 8, 2)):
+            scores = [depth * gain - (i == 4) + 0.1 * k for k in range(3)]
+            aggregation = "mean" if i == 1 else "l2_softmax_gated"
+            shape = Allocation("conv_lstm", recurrent, depth, 4, 12, 1, aggregation)
+            results.append(
+                trial(scores, number=i, allocation=shape, baseline=-1.0, core=10**6 + i)
+            )
+        shape = Allocation("conv_lstm", recurrent, 8, 4, 12)
+        diverged = (99.0, math.nan, 99.0)
+        results += [
+            trial((), number=5, allocation=shape, state="failed", reason="[b]OOM[/b]"),
+            trial((), number=6, allocation=shape, state="running", core=None),
+            trial(diverged, number=7, allocation=shape),
+        ]
+    return results
