@@ -27,9 +27,10 @@ OBSERVATION_PLANES = (
     "goal",
 )
 
-_CODE_OF_PLANE = np.array(
-    [WALL, 0, BOX, BOX | GOAL, PLAYER, PLAYER | GOAL, GOAL], np.uint8
-)
+_CODE_OF_PLANE = (WALL, 0, BOX, BOX | GOAL, PLAYER, PLAYER | GOAL, GOAL)
+# On CPU, reading a table row a square is several times faster than comparing codes.
+_PLANES_OF_CODE = np.zeros((16, len(OBSERVATION_PLANES)), np.float32)
+_PLANES_OF_CODE[_CODE_OF_PLANE, range(len(OBSERVATION_PLANES))] = 1.0
 
 
 class Levels(eqx.Module):
@@ -238,8 +239,8 @@ class Environment:
         """One-hot planes in the order of `OBSERVATION_PLANES`."""
         squares = jnp.arange(state.board.size, dtype=jnp.int32)
         player = jnp.where(squares == state.player, PLAYER, 0).astype(jnp.uint8)
-        codes = (state.board | player)[:, None]
-        planes = (codes == jnp.asarray(_CODE_OF_PLANE)[None, :]).astype(jnp.float32)
+        table = jnp.asarray(_PLANES_OF_CODE)
+        planes = table.at[state.board | player].get(mode="promise_in_bounds")
         return planes.reshape(*self.shape, len(OBSERVATION_PLANES))
 
     def _start(

@@ -162,7 +162,10 @@ def level_set_from_codes(codes: np.ndarray, source: str) -> LevelSet:
 
 
 def render_text(
-    walls: np.ndarray, goals: np.ndarray, boxes: np.ndarray, player: int
+    walls: np.ndarray,
+    goals: np.ndarray,
+    boxes: np.ndarray,
+    player: int | np.integer,
 ) -> str:
     """One level as rows of XSB characters.
 

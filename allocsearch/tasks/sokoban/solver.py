@@ -23,7 +23,7 @@ def solve(
     walls: np.ndarray,
     goals: np.ndarray,
     boxes: np.ndarray,
-    player: int,
+    player: int | np.integer,
     max_states: int = 200_000,
 ) -> str | None:
     """A solution with the fewest pushes, or None when there is provably none.
@@ -69,7 +69,7 @@ class _Board:
         rows, columns = np.nonzero(plane)
         return sum(1 << int(i) for i in (rows + 1) * self.width + columns + 1)
 
-    def pad_index(self, index: int) -> int:
+    def pad_index(self, index: int | np.integer) -> int:
         row, column = divmod(int(index), self.width - 2)
         return (row + 1) * self.width + column + 1
 
