@@ -10,6 +10,7 @@ They take turns, so that a busy machine slows both.
 import argparse
 import itertools
 import json
+import shutil
 import statistics
 import tempfile
 import time
@@ -20,74 +21,61 @@ import numpy as np
 import optuna
 
 from allocsearch.search import Axis, Points, SearchStudy
+from allocsearch.search.optuna_space import distributions, params_of
+from allocsearch.search.optuna_space import suggest as suggest_axis
 
 AXES = (
-    Axis("depth", tuple(range(1, 17))),
-    Axis("n_experts", tuple(range(1, 17))),
+    Axis("depth", tuple(range(1, 33))),
+    Axis("n_experts", tuple(range(1, 33))),
     Axis("radius", (0, 1, 2, 4, 8, "full")),
     Axis("aggregation", ("mean", "softmax_gated", "sqrt_sum"), ordinal=False),
 )
 
 
 def space() -> Points:
-    """About 3 400 points with a ragged edge."""
+    """Some 16 000 points with a ragged edge."""
     sizes = [range(len(axis.values)) for axis in AXES]
-    rows = [r for r in itertools.product(*sizes) if (r[0] + 1) * (r[1] + 1) <= 160]
+    rows = [r for r in itertools.product(*sizes) if (r[0] + 1) * (r[1] + 1) <= 512]
     return Points(AXES, tuple(rows))
 
 
 def suggest(trial: optuna.Trial) -> None:
     """Bare Optuna's own way to the same parameters."""
     for axis in AXES:
-        if axis.ordinal:
-            trial.suggest_int(axis.name, 0, len(axis.values) - 1)
-        else:
-            trial.suggest_categorical(axis.name, axis.values)
+        suggest_axis(trial, axis)
 
 
 def history(points: Points, n_trials: int) -> list[optuna.trial.FrozenTrial]:
     """Finished trials at random points of the space, each once."""
     rng = np.random.default_rng(0)
     chosen = rng.choice(len(points), size=n_trials, replace=False)
-    choices = [axis.values for axis in AXES]
-    trials = []
-    for position in chosen:
-        row = points.rows[position]
-        params = {
-            axis.name: i if axis.ordinal else values[i]
-            for axis, values, i in zip(AXES, choices, row, strict=True)
-        }
-        trials.append(
-            optuna.trial.create_trial(
-                params=params,
-                distributions={
-                    axis.name: optuna.distributions.IntDistribution(0, len(values) - 1)
-                    if axis.ordinal
-                    else optuna.distributions.CategoricalDistribution(values)
-                    for axis, values in zip(AXES, choices, strict=True)
-                },
-                value=float(sum(row) + rng.normal()),
-                user_attrs={"point": points.values(row)},
-            )
+    space = distributions(points)
+    return [
+        optuna.trial.create_trial(
+            params=params_of(points, row),
+            distributions=space,
+            value=float(sum(row) + rng.normal()),
+            user_attrs={"point": points.values(row)},
         )
-    return trials
+        for row in (points.rows[position] for position in chosen)
+    ]
 
 
 def measure(n_trials: int, n_asks: int, folder: Path) -> dict[str, float]:
     """Median seconds of a proposal, ours and bare, and the ratio."""
     points = space()
     ours_url = f"sqlite:///{folder / 'ours.db'}"
-    bare_url = f"sqlite:///{folder / 'bare.db'}"
     SearchStudy.open(
         ours_url, "s", points, directions=("maximize",), sampler="tpe", seed=0
     ).close()
-    sampler = optuna.samplers.TPESampler(multivariate=True, seed=0)
-    bare = optuna.create_study(
-        study_name="s", storage=bare_url, sampler=sampler, direction="maximize"
+    filled = optuna.load_study(study_name="s", storage=ours_url)
+    filled.add_trials(history(points, n_trials))
+    shutil.copy(folder / "ours.db", folder / "bare.db")
+    bare = optuna.load_study(
+        study_name="s",
+        storage=f"sqlite:///{folder / 'bare.db'}",
+        sampler=optuna.samplers.TPESampler(multivariate=True, seed=0),
     )
-    trials = history(points, n_trials)
-    bare.add_trials(trials)
-    optuna.load_study(study_name="s", storage=ours_url).add_trials(trials)
     ours = SearchStudy.load(ours_url, "s")
     suggest(bare.ask())
     ours.ask()

