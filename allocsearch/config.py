@@ -109,7 +109,7 @@ class SearchConfig(Section):
     sampler: str = "tpe"
     """Which sampler proposes in search mode."""
     n_trials: Count | None = None
-    """Trials of the whole study over all restarts, split evenly over budgets and arms."""
+    """Trials of the study over all restarts, split evenly over budgets and arms."""
     learning_rates: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Several] = ()
     """Learning rates to search per allocation; empty keeps training.learning_rate."""
 

@@ -1,0 +1,254 @@
+"""What a task is: data, an encoder and a head, training in fixed chunks, evaluation."""
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+from jaxtyping import PRNGKeyArray, PyTree
+
+from allocsearch.allocation import Allocation
+from allocsearch.config import ExpertConfig, Section, TrainingConfig
+from allocsearch.network import Model, ParallelExperts
+from allocsearch.results import Objective
+from allocsearch.scaling import Optimizer, OptimizerState
+
+
+@dataclass(frozen=True)
+class NamedBudget:
+    """A budget by name, and the task as it is meant to be run under it.
+
+    Attributes:
+        reference: its core work, on the task's own positions, is the budget.
+        multiple: times this.
+        tolerance: how far below still counts as spending it.
+        granule: widths are multiples of this.
+        task: the task's own fields under this budget.
+        training: training fields under this budget; must give the horizon.
+        search: search fields under this budget, such as `n_trials`.
+        heavy: whether a run on a CPU should ask first.
+    """
+
+    reference: Allocation
+    multiple: int = 1
+    tolerance: float = 0.10
+    granule: int = 1
+    task: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    search: Mapping[str, Any] = field(default_factory=dict)
+    heavy: bool = False
+
+
+class Task(abc.ABC):
+    """Trains and scores networks; an entry point of `allocsearch.tasks` names one.
+
+    Built as ``cls(config)`` with an instance of its `Config`. Most tasks implement
+    `TrainedTask`, which takes care of groups of seeds.
+
+    Class attributes:
+        name: as the entry point calls it.
+        Config: its own fields, a frozen `Section`.
+        budgets: named budgets, the first being the default.
+        experts: kinds of experts to search when a study names none.
+        objectives: what a study improves, primary first; keys of the metrics.
+        unit: what training is measured in, "environment steps" or "tokens".
+        final_window: a score is the mean over this many last evaluations.
+    """
+
+    name: ClassVar[str]
+    Config: ClassVar[type[Section]]
+    budgets: ClassVar[Mapping[str, NamedBudget]]
+    experts: ClassVar[tuple[ExpertConfig, ...]]
+    objectives: ClassVar[tuple[Objective, ...]]
+    unit: ClassVar[str]
+    final_window: ClassVar[int] = 1
+
+    @abc.abstractmethod
+    def __init__(self, config: Any):
+        """Load or make what training needs.
+
+        Raises:
+            DataError: data is missing or broken.
+        """
+
+    @property
+    @abc.abstractmethod
+    def positions(self) -> tuple[int, ...]:
+        """The grid of positions: () for a vector, (H, W) for a board."""
+
+    @property
+    @abc.abstractmethod
+    def observation(self) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of one observation of one stream."""
+
+    @property
+    @abc.abstractmethod
+    def steps_per_chunk(self) -> int:
+        """Length of one chunk of training, in `unit`."""
+
+    @abc.abstractmethod
+    def encoder(self, width: int, *, key: PRNGKeyArray) -> eqx.Module:
+        """A module from one observation to z, (*positions, width), of unit scale."""
+
+    @abc.abstractmethod
+    def head(self, width: int, *, key: PRNGKeyArray) -> eqx.Module:
+        """A module from features, (*positions, width), to the task's outputs."""
+
+    @abc.abstractmethod
+    def init(
+        self,
+        allocation: Allocation,
+        training: TrainingConfig,
+        seeds: Sequence[int],
+    ) -> PyTree:
+        """The state of a group of runs before training, one per seed."""
+
+    @abc.abstractmethod
+    def train(self, state: PyTree, n_chunks: int) -> tuple[PyTree, list[dict]]:
+        """Train every run of a group for n chunks.
+
+        Pieces equal the whole, bit for bit: two calls of n/2 chunks give what one of
+        n gives.
+
+        Returns:
+            The state, and for each seed the metrics of the last chunk.
+        """
+
+    @abc.abstractmethod
+    def evaluate(self, state: PyTree, split: str = "valid") -> list[dict[str, float]]:
+        """Score every run of a group, changing nothing.
+
+        Args:
+            state: from `init` or `train`.
+            split: "valid" for the objective, "test" for finalists.
+
+        Returns:
+            For each seed its metrics by name, the objectives among them.
+        """
+
+    @abc.abstractmethod
+    def baseline(self, split: str = "valid") -> dict[str, float]:
+        """The same metrics of an untrained reference, such as a random policy."""
+
+    @abc.abstractmethod
+    def manifest(self) -> dict[str, Any]:
+        """What the data are: sources, sizes and hashes, JSON-ready."""
+
+
+def build_model(
+    task: Task, allocation: Allocation, *, key: PRNGKeyArray, canonical: bool = False
+) -> Model:
+    """A task's encoder and head around the network of an allocation.
+
+    Args:
+        task: gives encoder, head and positions.
+        allocation: what to build.
+        key: the same key gives the same model.
+        canonical: the form that work is counted on, see `ParallelExperts`.
+    """
+    key_encoder, key_core, key_head = jax.random.split(key, 3)
+    return Model(
+        encoder=task.encoder(allocation.width, key=key_encoder),
+        core=ParallelExperts(
+            allocation, task.positions, key=key_core, canonical=canonical
+        ),
+        head=task.head(allocation.width, key=key_head),
+    )
+
+
+class Run(eqx.Module):
+    """One training run: a network, its optimiser, and whatever the task streams.
+
+    Attributes:
+        model: the network.
+        optimizer: moments and place on the schedule.
+        stream: the task's own state: environments, data position, carries, keys.
+    """
+
+    model: Model
+    optimizer: OptimizerState
+    stream: PyTree
+
+
+class TrainedTask(Task):
+    """A task that trains a network by gradient, one seed at a time.
+
+    Implementations write `init_stream`, `chunk` and `score`; a group of seeds shares
+    one compiled program.
+    """
+
+    @abc.abstractmethod
+    def init_stream(self, model: Model, *, key: PRNGKeyArray) -> PyTree:
+        """What one run streams, before training: a pytree of arrays."""
+
+    @abc.abstractmethod
+    def chunk(self, run: Run, optimizer: Optimizer) -> tuple[Run, dict[str, Any]]:
+        """One chunk of training; pure and traceable, at most a few seconds of work.
+
+        Returns:
+            The run, and scalar metrics.
+        """
+
+    @property
+    @abc.abstractmethod
+    def updates_per_chunk(self) -> int:
+        """Optimiser updates in one chunk."""
+
+    @abc.abstractmethod
+    def score(self, model: Model, split: str) -> dict[str, float]:
+        """Metrics of one network on a split; the same call gives the same numbers."""
+
+    def init(
+        self, allocation: Allocation, training: TrainingConfig, seeds: Sequence[int]
+    ) -> PyTree:
+        """See `Task.init`."""
+        optimizer = Optimizer(training)
+        runs = tuple(self._init_run(allocation, optimizer, seed) for seed in seeds)
+        return optimizer, runs
+
+    def train(self, state: PyTree, n_chunks: int) -> tuple[PyTree, list[dict]]:
+        """See `Task.train`."""
+        optimizer, runs = state
+        trained, metrics = [], []
+        for run in runs:
+            last: dict[str, Any] = {}
+            for _ in range(n_chunks):
+                run, last = _chunk(self, run, optimizer)
+            trained.append(run)
+            metrics.append({name: float(value) for name, value in last.items()})
+        return (optimizer, tuple(trained)), metrics
+
+    def evaluate(self, state: PyTree, split: str = "valid") -> list[dict[str, float]]:
+        """See `Task.evaluate`."""
+        return [self.score(run.model, split) for run in state[1]]
+
+    def _init_run(self, allocation: Allocation, optimizer: Optimizer, seed: int) -> Run:
+        key_model, key_stream = jax.random.split(jax.random.key(seed))
+        model = _build(self, allocation, key_model)
+        return Run(
+            model=model,
+            optimizer=optimizer.init(model, self.n_updates(optimizer.training)),
+            stream=self.init_stream(model, key=key_stream),
+        )
+
+    def n_updates(self, training: TrainingConfig) -> int:
+        """Optimiser updates over the whole horizon."""
+        return n_chunks(self, training) * self.updates_per_chunk
+
+
+def n_chunks(task: Task, training: TrainingConfig) -> int:
+    """Chunks that cover the horizon: at least one, rounded up."""
+    horizon = training.horizon or task.steps_per_chunk
+    return max(1, -(-horizon // task.steps_per_chunk))
+
+
+@eqx.filter_jit
+def _chunk(task: TrainedTask, run: Run, optimizer: Optimizer) -> Any:
+    return task.chunk(run, optimizer)
+
+
+@eqx.filter_jit
+def _build(task: Task, allocation: Allocation, key: PRNGKeyArray) -> Model:
+    return build_model(task, allocation, key=key)
