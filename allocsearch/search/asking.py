@@ -48,7 +48,7 @@ class Asker:
         self._sampler = make_sampler(identity.sampler, identity.options)
         self._space = distributions(identity.points)
         self._free = free_distributions(identity.points)
-        self._taken: Taken = {}
+        self._finished: Taken = {}
 
     def next(self) -> Proposal:
         """The next proposal; refused trials on the way are failed.
@@ -74,19 +74,30 @@ class Asker:
         return self._settle(number, before)
 
     def _taken_by(self, trials: Sequence[FrozenTrial]) -> Taken:
-        # A point once settled never changes, so each trial is read once.
+        taken = {}
         for trial in trials:
-            if trial.number in self._taken or REFUSED in trial.user_attrs:
-                continue
-            row = row_of(self._points, trial.params)
-            if row is not None and row in self._points:
-                self._taken[trial.number] = self._points.positions[row]
-        return dict(sorted(self._taken.items()))
+            position = self._finished.get(trial.number)
+            if position is None:
+                position = self._position(trial)
+                # What another process has running it may yet throw away.
+                if position is not None and trial.state.is_finished():
+                    self._finished[trial.number] = position
+            if position is not None:
+                taken[trial.number] = position
+        return taken
+
+    def _position(self, trial: FrozenTrial) -> int | None:
+        row = row_of(self._points, trial.params)
+        if row is None or REFUSED in trial.user_attrs:
+            return None
+        return self._points.positions.get(row)
 
     def _propose(self, trials: Sequence[FrozenTrial], taken: Taken) -> Proposal | None:
         left = self._left(taken)
         number = len(trials)
-        snapshot = Snapshot(self._name, self._study.directions, trials, number)
+        # Strangers' trials outside the space teach a sampler nothing.
+        members = [trial for trial in trials if trial.number in taken]
+        snapshot = Snapshot(self._name, self._study.directions, members, number)
         request = Request(
             points=self._points,
             open=left,
@@ -136,7 +147,6 @@ class Asker:
         trial_id = self._rdb.create_new_trial(self._study_id, trial)
         if self._rdb.get_trial(trial_id).number != number:
             return self._refuse(trial_id, "another process proposed at the same time")
-        self._taken[number] = position
         return Proposal(number, values, row)
 
     def _take_up(self, number: int, taken: Taken) -> Proposal | None:
@@ -166,7 +176,6 @@ class Asker:
         values = self._points.values(row)
         if trial.user_attrs.get(POINT) != values:
             self._rdb.set_trial_user_attr(trial_id, POINT, values)
-        self._taken[number] = position
         return Proposal(number, values, row)
 
     def _refuse(self, trial_id: int, reason: str) -> None:

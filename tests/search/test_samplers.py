@@ -130,7 +130,7 @@ def test_unknown_names_say_what_is_known(points: Points):
         make_sampler("randm")
     with pytest.raises(UnknownNameError, match="n_startup"):
         make_sampler("tpe", {"n_start": 3})
-    with pytest.raises(ConfigError, match="give a int"):
+    with pytest.raises(ConfigError, match="of type int"):
         make_sampler("tpe", {"n_startup": "3"})
     with pytest.raises(ConfigError, match="no axis is called 'height'"):
         rows_of(points, "stratified", 1, by="height")

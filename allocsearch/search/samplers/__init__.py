@@ -42,6 +42,7 @@ def make_sampler(name: str, options: Mapping[str, Any] | None = None) -> Sampler
         if type(value) is not known[option]:
             wanted = getattr(known[option], "__name__", known[option])
             raise ConfigError(
-                f"option {option!r} of sampler {name!r} is {value!r}; give a {wanted}."
+                f"option {option!r} of sampler {name!r} is {value!r}; it must be of "
+                f"type {wanted}."
             )
     return cls(**(options or {}))
