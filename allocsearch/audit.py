@@ -148,17 +148,21 @@ def _inner_jaxprs(eqn: JaxprEqn) -> Iterator[Jaxpr]:
 
 
 def _size(variable: Any) -> int:
-    return math.prod(getattr(variable.aval, "shape", ()))
+    return math.prod(_shape(variable))
+
+
+def _shape(variable: Any) -> tuple[int, ...]:
+    return getattr(variable.aval, "shape", ())
 
 
 def _dot_flops(eqn: JaxprEqn) -> int:
     (contracted, _), _ = eqn.params["dimension_numbers"]
-    lhs = eqn.invars[0].aval.shape
+    lhs = _shape(eqn.invars[0])
     return 2 * _size(eqn.outvars[0]) * math.prod(lhs[axis] for axis in contracted)
 
 
 def _conv_flops(eqn: JaxprEqn) -> int:
-    kernel = eqn.invars[1].aval.shape
+    kernel = _shape(eqn.invars[1])
     spec = eqn.params["dimension_numbers"].rhs_spec
     taps = math.prod(kernel[axis] for axis in spec[2:])
     return 2 * _size(eqn.outvars[0]) * taps * kernel[spec[1]]

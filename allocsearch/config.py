@@ -228,8 +228,9 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     for layer in layers:
         for key, value in layer.items():
             old = merged.get(key)
-            both = isinstance(old, Mapping) and isinstance(value, Mapping)
-            merged[key] = merge(old, value) if both else value
+            if isinstance(old, Mapping) and isinstance(value, Mapping):
+                value = merge(old, value)
+            merged[key] = value
     return merged
 
 

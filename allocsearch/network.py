@@ -93,7 +93,9 @@ class Level(eqx.Module):
         return read.state is None or read.state.shape[0] == 1
 
     def _axis(self, read: Read) -> Any:
-        return Read(None if self._is_shared(read) else 0, None)
+        """Where the experts' own axis is in a read, for `vmap`."""
+        axes: tuple[Any, Any] = (None if self._is_shared(read) else 0, None)
+        return Read(*axes)
 
     def _spread(self, read: Read) -> Read:
         first = _first(read)
@@ -224,15 +226,12 @@ class ParallelExperts(eqx.Module):
             The carry, and the normalised top state that the head reads.
         """
         carry = _reset(carry, self.init_carry(), reset)
-        if self.allocation.recurrent:
-            assert carry.state is not None
-            state = rms_norm(carry.state) * self.carry_scale
-            memories = carry.memories
-        else:
-            state, memories = self._zero_state(), self._init_memories()
+        recurrent = self.allocation.recurrent
+        memories = carry.memories if recurrent else self._init_memories()
+        state = self._initial_state(carry)
         state, memories, context = self._through(state, z, memories, carry.context)
         out = rms_norm(state.mean(axis=0)) * self.head_scale
-        if not self.allocation.recurrent:
+        if not recurrent:
             return Carry(None, (), context), out
         return Carry(state, memories, context), out
 
@@ -261,19 +260,22 @@ class ParallelExperts(eqx.Module):
     def _through(
         self, state: Array, z: Array, memories: PyTree, context: PyTree
     ) -> tuple[Array, PyTree, PyTree]:
-        parts = []
+        first_memories, rest_memories = memories
+        first_context, rest_context = context
         if self.first is not None:
-            update, m, c = self.first(None, z, memories[0], context[0])
+            update, first_memories, first_context = self.first(
+                None, z, first_memories, first_context
+            )
             state = jnp.broadcast_to(update, state.shape)
-            parts.append((m, c))
         if self.levels is not None:
-            state, out = self._scan_levels(state, z, (memories[1], context[1]))
-            parts.append(out)
-        elif self.first is not None:
-            parts.append((memories[1], context[1]))
-        if self.first is None:
-            parts.insert(0, (memories[0], context[0]))
-        return state, *(tuple(p[i] for p in parts) for i in (0, 1))
+            state, (rest_memories, rest_context) = self._scan_levels(
+                state, z, (rest_memories, rest_context)
+            )
+        return (
+            state,
+            (first_memories, rest_memories),
+            (first_context, rest_context),
+        )
 
     def _scan_levels(
         self, state: Array, z: Array, kept: PyTree
@@ -292,6 +294,11 @@ class ParallelExperts(eqx.Module):
             keep = jax.checkpoint_policies.save_only_these_names(SAVED)
             body = jax.checkpoint(body, policy=keep, prevent_cse=False)
         return jax.lax.scan(body, state, (arrays, kept))
+
+    def _initial_state(self, carry: Carry) -> Array:
+        if carry.state is None or self.carry_scale is None:
+            return self._zero_state()
+        return rms_norm(carry.state) * self.carry_scale
 
     def _zero_state(self) -> Array:
         return jnp.zeros((self.n_states, *self.grid, self.allocation.width))

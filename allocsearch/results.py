@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, Literal
 
 from allocsearch.allocation import Allocation
@@ -109,25 +109,16 @@ class TrialResult:
         return self.objectives[0]
 
     @property
-    def scores(self) -> list[float]:
-        """The primary objective of every seed."""
-        return [s.metrics[self.objective.name] for s in self.seeds]
-
-    @property
     def score(self) -> float:
         """Mean of the primary objective over seeds; NaN before completion."""
         return self.mean(self.objective.name)
 
-    @property
-    def standard_error(self) -> float:
-        """Standard error of `score` over seeds; NaN with fewer than two seeds."""
-        scores = self.scores
-        return stdev(scores) / math.sqrt(len(scores)) if len(scores) > 1 else math.nan
-
     def mean(self, metric: str) -> float:
-        """Mean of any metric over seeds; NaN where it was not measured."""
-        values = [s.metrics[metric] for s in self.seeds if metric in s.metrics]
-        return fmean(values) if values else math.nan
+        """Mean of any metric over seeds; NaN where a seed lacks or broke it."""
+        values = [s.metrics.get(metric, math.nan) for s in self.seeds]
+        if not values or not all(map(math.isfinite, values)):
+            return math.nan
+        return fmean(values)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready values; `from_dict` reads it back."""

@@ -1,0 +1,188 @@
+"""From a study's config to a task under one budget, every default filled in."""
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from allocsearch.allocation import Allocation, Scalar
+from allocsearch.audit import count_flops
+from allocsearch.config import (
+    ExpertConfig,
+    SearchConfig,
+    SpaceConfig,
+    StudyConfig,
+    TrainingConfig,
+    merge,
+    parse,
+)
+from allocsearch.errors import BudgetError, UnknownNameError, unknown_name
+from allocsearch.registry import load, names
+from allocsearch.space import feasible_space, work_of
+from allocsearch.tasks.protocol import NamedBudget, Task
+from allocsearch.work import Budget, Work, parse_flops
+
+SEARCHED_RADII = (0, 1, 2, 4, 8, 16, 32, "full")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One budget of a study: what is trained, for how long, and what is searched.
+
+    Attributes:
+        task: the task, its data loaded.
+        task_config: the task's own fields, as JSON-ready values.
+        budget: the limit.
+        training: every field set.
+        search: every field set but `n_trials`, which may stay None.
+        space: every field set.
+        experts: kinds of experts, at least one.
+        heavy: whether a run on a CPU should ask first.
+    """
+
+    task: Task
+    task_config: dict[str, Any]
+    budget: Budget
+    training: TrainingConfig
+    search: SearchConfig
+    space: SpaceConfig
+    experts: tuple[ExpertConfig, ...]
+    heavy: bool
+
+    def overhead(self, width: int) -> Work:
+        """Encoder and head work at a width; core is 0."""
+        return task_overhead(self.task, width)
+
+    def options_of(self, expert: ExpertConfig) -> tuple[tuple[str, Scalar], ...]:
+        """The options of an expert and of the network, as an allocation holds them."""
+        own = {
+            "update": self.space.update,
+            "nonrecurrent_form": self.space.nonrecurrent_form,
+        }
+        return tuple({**own, **expert.options}.items())
+
+    def allocations(self, expert: ExpertConfig, arm: str) -> tuple[Allocation, ...]:
+        """The feasible set of one expert and arm.
+
+        Raises:
+            BudgetError: nothing fits.
+            ConfigError: the expert or its options do not suit the task.
+        """
+        return feasible_space(
+            expert.name,
+            recurrent=arm == "recurrent",
+            budget=self.budget,
+            positions=self.task.positions,
+            axes=self.space,
+            options=self.options_of(expert),
+            overhead=self.overhead,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Everything that decides results, JSON-ready; stored with the study."""
+        return {
+            "task": self.task_config,
+            "budget": self.budget.__dict__,
+            "training": self.training.model_dump(mode="json"),
+            "search": self.search.model_dump(mode="json", exclude={"n_trials"}),
+            "space": self.space.model_dump(mode="json"),
+            "experts": [expert.model_dump(mode="json") for expert in self.experts],
+        }
+
+
+def resolve(config: StudyConfig, budget_name: str) -> Setting:
+    """Fill in what a study leaves open, from the task's values for the budget.
+
+    Args:
+        config: what the user asks for.
+        budget_name: one of `config.budgets`: a name of the task's, or FLOPs.
+
+    Raises:
+        UnknownNameError, PluginError: no such task or expert.
+        ConfigError: a field of the task or of the budget's values is wrong.
+        BudgetError: the budget is neither a name nor a positive number.
+        DataError: the task's data are missing or broken.
+    """
+    kind = load("task", config.task["name"])
+    named, flops = _named_budget(kind, config.task["name"], budget_name)
+    given = config.model_dump(exclude_unset=True)
+    own = merge(named.task, {k: v for k, v in config.task.items() if k != "name"})
+    task_config = parse(kind.Config, own, "task")
+    training = merge(named.training, given.get("training", {}))
+    search = merge(named.search, given.get("search", {}))
+    task = kind(task_config)
+    mode = search.get("mode", "search")
+    space = parse(SpaceConfig, merge(_searched(mode), given.get("space", {})), "space")
+    _check_names("aggregation", space.aggregations)
+    experts = config.experts or kind.experts
+    _check_names("expert", [expert.name for expert in experts])
+    dumped = {"name": config.task["name"], **task_config.model_dump(mode="json")}
+    return Setting(
+        task=task,
+        task_config=dumped,
+        budget=_budget(task, named, flops, budget_name, space),
+        training=parse(TrainingConfig, training, "training"),
+        search=parse(SearchConfig, search, "search"),
+        space=space,
+        experts=tuple(experts),
+        heavy=named.heavy,
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def task_overhead(task: Task, width: int) -> Work:
+    """Encoder and head work of a task at a width, traced."""
+    key = jax.random.key(0)
+    encoder = eqx.filter_eval_shape(lambda: task.encoder(width, key=key))
+    head = eqx.filter_eval_shape(lambda: task.head(width, key=key))
+    features = jax.ShapeDtypeStruct((*task.positions, width), jnp.float32)
+    return Work(
+        core=0,
+        encoder=count_flops(encoder, task.observation).contractions,
+        head=count_flops(head, features).contractions,
+    )
+
+
+def _searched(mode: str) -> dict[str, Any]:
+    # A claim is about depth: radius and aggregation stay at the source's values.
+    if mode == "claim":
+        return {}
+    return {"radii": SEARCHED_RADII, "aggregations": names("aggregation")}
+
+
+def _check_names(kind: str, wanted: Any) -> None:
+    known = names(kind)
+    for name in wanted:
+        if name not in known:
+            raise unknown_name(kind, name, known)
+
+
+def _named_budget(
+    kind: type[Task], task_name: str, text: str
+) -> tuple[NamedBudget, int | None]:
+    if text in kind.budgets:
+        return kind.budgets[text], None
+    try:
+        flops = parse_flops(text)
+    except BudgetError as error:
+        if any(c.isdigit() for c in text):
+            raise
+        unknown = unknown_name(f"budget of task {task_name!r}", text, kind.budgets)
+        raise UnknownNameError(f"{unknown} Or give FLOPs, as in 250M.") from error
+    return next(iter(kind.budgets.values())), flops
+
+
+def _budget(
+    task: Task, named: NamedBudget, flops: int | None, text: str, space: SpaceConfig
+) -> Budget:
+    if flops is None:
+        work = work_of(
+            named.reference, task.positions, lambda width: task_overhead(task, width)
+        )
+        flops = named.multiple * work.within(space.scope)
+    tolerance = named.tolerance if space.tolerance is None else space.tolerance
+    budget = Budget(flops, name=text, tolerance=tolerance, scope=space.scope)
+    return replace(budget, granule=space.granule or named.granule)
