@@ -1,0 +1,1 @@
+"""State tracking: a task on which recurrence pays, and that trains in a minute."""

@@ -1,0 +1,305 @@
+"""The task: name the running product of a stream of permutations at every step."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, ClassVar, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from pydantic import Field
+
+from allocsearch.allocation import Allocation
+from allocsearch.config import Count, ExpertConfig, Section
+from allocsearch.errors import unknown_name
+from allocsearch.network import Model
+from allocsearch.results import Objective
+from allocsearch.scaling import Optimizer
+from allocsearch.tasks.protocol import NamedBudget, Run, TrainedTask
+from allocsearch_statetrack.groups import GROUPS
+from allocsearch_statetrack.streams import (
+    held_out_tokens,
+    reset_mask,
+    running_products,
+    sample_tokens,
+)
+
+LONG = 128
+"""Every evaluation also scores streams of this many steps."""
+
+SPLITS = ("valid", "test")
+
+
+class StateTrackConfig(Section):
+    """The task's own fields."""
+
+    group: Literal["s3", "s5"] = "s5"
+    """Whose elements are tracked: 6 or 120 classes."""
+    length: Count = 32
+    """Steps of a stream at the end of the curriculum, and of the score."""
+    first_length: Count = 4
+    """Steps of a stream at the start of the curriculum."""
+    advance_below: Annotated[float, Field(ge=0)] = 0.15
+    """Streams double in length when the loss, in nats, is under this."""
+    batch: Count = 128
+    """Streams trained on at once."""
+    updates_per_chunk: Count = 20
+    """Optimiser updates in one compiled chunk."""
+    n_held_out: Count = 1024
+    """Streams of each evaluation."""
+    data_seed: Annotated[int, Field(ge=0)] = 0
+    """Decides the streams of evaluations; those of training follow the run's seed."""
+    negative_control: bool = False
+    """Ask for the step's own generator instead: nothing to remember."""
+
+
+class Stream(eqx.Module):
+    """What one run streams: the key of its next batch, and how long its streams are."""
+
+    key: PRNGKeyArray
+    length: Int[Array, ""]
+
+
+class Batch(eqx.Module):
+    """Streams side by side, all starting anew at the same steps."""
+
+    tokens: Int[Array, "b t"]
+    labels: Int[Array, "b t"]
+    reset: Array
+
+
+class StateTrack(TrainedTask):
+    """State tracking in a symmetric group, after Merrill et al. (2024).
+
+    A stream of generators comes in; at each step the network names the product so
+    far. One recurrent level can do so at any length. Without recurrence the depth that
+    is needed grows with the length, see "The Illusion of State in State-Space Models".
+    """
+
+    name: ClassVar = "statetrack"
+    Config: ClassVar = StateTrackConfig
+    unit: ClassVar = "tokens"
+    objectives: ClassVar = (Objective("accuracy", "fraction", "maximize"),)
+    experts: ClassVar = (
+        ExpertConfig(name="mlp", arms=("recurrent",)),
+        ExpertConfig(
+            name="transformer", options={"window": 32}, arms=("nonrecurrent",)
+        ),
+    )
+    budgets: ClassVar[Mapping[str, NamedBudget]] = {
+        "tiny": NamedBudget(
+            reference=Allocation("mlp", True, depth=1, n_experts=1, width=64),
+            tolerance=0.20,
+            granule=2,
+            training={
+                "horizon": 6_553_600,
+                "learning_rate": 2e-3,
+                "warmup": 100,
+            },
+        ),
+        "micro": NamedBudget(
+            reference=Allocation("mlp", True, depth=1, n_experts=1, width=32),
+            tolerance=0.25,
+            granule=2,
+            task={
+                "group": "s3",
+                "length": 8,
+                "batch": 32,
+                "updates_per_chunk": 50,
+                "n_held_out": 256,
+            },
+            training={
+                "horizon": 76_800,
+                "learning_rate": 4e-3,
+                "warmup": 20,
+                "n_seeds": 1,
+                "n_evaluations": 3,
+            },
+            search={"n_trials": 4},
+        ),
+    }
+
+    def __init__(self, config: StateTrackConfig):
+        """Tabulate the group; there is nothing to load.
+
+        Args:
+            config: the task's own fields.
+        """
+        self.config = config
+        self.group = GROUPS[config.group]
+        self._table = self.group.table
+
+    # Compiled programs are kept by task, so that equal tasks share them.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StateTrack) and self.config == other.config
+
+    def __hash__(self) -> int:
+        return hash(self.config)
+
+    @property
+    def n_tokens(self) -> int:
+        """How many generators there are."""
+        return len(self.group.generators)
+
+    @property
+    def n_classes(self) -> int:
+        """How many elements the group has."""
+        return self._table.shape[1]
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """See `Task.positions`."""
+        return ()
+
+    @property
+    def observation(self) -> jax.ShapeDtypeStruct:
+        """The number of one generator."""
+        return jax.ShapeDtypeStruct((), jnp.int32)
+
+    @property
+    def updates_per_chunk(self) -> int:
+        """See `TrainedTask.updates_per_chunk`."""
+        return self.config.updates_per_chunk
+
+    @property
+    def steps_per_chunk(self) -> int:
+        """Tokens that one chunk trains on."""
+        return self.updates_per_chunk * self.config.batch * self.config.length
+
+    def encoder(self, width: int, *, key: PRNGKeyArray) -> eqx.Module:
+        """A vector for each generator."""
+        return eqx.nn.Embedding(self.n_tokens, width, key=key)
+
+    def head(self, width: int, *, key: PRNGKeyArray) -> eqx.Module:
+        """Logits of all elements."""
+        return eqx.nn.Linear(width, self.n_classes, key=key)
+
+    def init_stream(self, model: Model, *, key: PRNGKeyArray) -> Stream:
+        """See `TrainedTask.init_stream`."""
+        del model
+        first = min(self.config.first_length, self.config.length)
+        return Stream(key, jnp.asarray(first, jnp.int32))
+
+    def chunk(self, run: Run, optimizer: Optimizer) -> tuple[Run, dict[str, Any]]:
+        """See `TrainedTask.chunk`."""
+        arrays, static = eqx.partition(run, eqx.is_array)
+
+        def body(arrays: Any, _: None) -> tuple[Any, Array]:
+            run, loss = self._update(eqx.combine(arrays, static), optimizer)
+            return eqx.filter(run, eqx.is_array), loss
+
+        arrays, losses = jax.lax.scan(body, arrays, length=self.updates_per_chunk)
+        run = eqx.combine(arrays, static)
+        return run, {"loss": losses.mean(), "stream_length": run.stream.length}
+
+    def _update(self, run: Run, optimizer: Optimizer) -> tuple[Run, Array]:
+        key, key_tokens = jax.random.split(run.stream.key)
+        batch = self._draw(run.stream.length, key=key_tokens)
+        loss, gradients = eqx.filter_value_and_grad(_mean_loss)(run.model, batch)
+        model, state = optimizer.update(gradients, run.optimizer, run.model)
+        solved = loss < self.config.advance_below
+        length = run.stream.length * jnp.where(solved, 2, 1)
+        stream = Stream(key, jnp.minimum(length, self.config.length))
+        return Run(model, state, stream), loss
+
+    def _draw(self, length: Array, *, key: PRNGKeyArray) -> Batch:
+        shape = (self.config.batch, self.config.length)
+        tokens = sample_tokens(self.n_tokens, shape, key=key)
+        return self._batch(tokens, reset_mask(self.config.length, length))
+
+    def _batch(self, tokens: Array, reset: Array) -> Batch:
+        forgets = jnp.ones_like(reset) if self.config.negative_control else reset
+        return Batch(tokens, running_products(self._table, tokens, forgets), reset)
+
+    def held_out(self, split: str) -> Batch:
+        """The streams of a split, long enough for every metric.
+
+        Raises:
+            UnknownNameError: neither "valid" nor "test".
+        """
+        if split not in SPLITS:
+            raise unknown_name("split", split, SPLITS)
+        n_steps = max(self.config.length, LONG)
+        seeds = (self.config.data_seed, SPLITS.index(split))
+        shape = (self.config.n_held_out, n_steps)
+        tokens = held_out_tokens(self.n_tokens, shape, seeds)
+        return self._batch(jnp.asarray(tokens), jnp.arange(n_steps) == 0)
+
+    def score(self, model: Model, split: str) -> dict[str, float]:
+        """See `TrainedTask.score`."""
+        batch = self.held_out(split)
+        return self._metrics(*_score_steps(model, batch))
+
+    def baseline(self, split: str = "valid") -> dict[str, float]:
+        """The metrics of a guess that finds every element equally likely."""
+        labels = self.held_out(split).labels
+        return self._metrics(
+            *_judge(jnp.zeros((*labels.shape, self.n_classes)), labels)
+        )
+
+    def _metrics(
+        self, losses: Float[Array, " t"], hits: Float[Array, " t"]
+    ) -> dict[str, float]:
+        n = self.config.length
+        return {
+            "accuracy": float(hits[n - 1]),
+            f"accuracy_{LONG}": float(hits[LONG - 1]),
+            "mean_accuracy": float(hits[:n].mean()),
+            "loss": float(losses[:n].mean()),
+        }
+
+    def manifest(self) -> dict[str, Any]:
+        """See `Task.manifest`."""
+        tokens = {s: np.asarray(self.held_out(s).tokens) for s in SPLITS}
+        return {
+            "source": "generated",
+            "group": asdict(self.group),
+            "train": "drawn as training goes, from the seed of the run",
+            **{
+                split: {
+                    "streams": len(array),
+                    "sha256": hashlib.sha256(array.tobytes()).hexdigest(),
+                }
+                for split, array in tokens.items()
+            },
+        }
+
+
+def _logits(model: Model, batch: Batch) -> Float[Array, "b t classes"]:
+    def unroll(tokens: Array) -> Array:
+        return model.unroll(model.init_carry(), tokens, batch.reset)[1]
+
+    return jax.vmap(unroll)(batch.tokens)
+
+
+def _mean_loss(model: Model, batch: Batch) -> Float[Array, ""]:
+    return _cross_entropy(_logits(model, batch), batch.labels).mean()
+
+
+def _cross_entropy(
+    logits: Float[Array, "b t classes"], labels: Int[Array, "b t"]
+) -> Float[Array, "b t"]:
+    picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+    return jax.nn.logsumexp(logits, axis=-1) - picked
+
+
+def _judge(
+    logits: Float[Array, "b t classes"], labels: Int[Array, "b t"]
+) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
+    """Loss in nats and accuracy at each step, means over streams.
+
+    Classes that tie for the largest logit share the hit, as if one were picked at
+    random; so a uniform guess scores one in the number of classes.
+    """
+    best = logits == logits.max(axis=-1, keepdims=True)
+    picked = jnp.take_along_axis(best, labels[..., None], axis=-1)[..., 0]
+    hits = picked / best.sum(axis=-1)
+    return _cross_entropy(logits, labels).mean(axis=0), hits.mean(axis=0)
+
+
+@eqx.filter_jit
+def _score_steps(model: Model, batch: Batch) -> tuple[Array, Array]:
+    return _judge(_logits(model, batch), batch.labels)
