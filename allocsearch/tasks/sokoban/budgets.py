@@ -1,0 +1,53 @@
+"""The named budgets of Sokoban, and the task as it is run under each."""
+
+from types import MappingProxyType
+
+from allocsearch.allocation import Allocation
+from allocsearch.tasks.protocol import NamedBudget
+
+
+def _reference(depth: int, width: int) -> Allocation:
+    return Allocation("conv_lstm", True, depth, 1, width)
+
+
+_TINY = NamedBudget(
+    reference=_reference(4, 12),
+    tolerance=0.20,
+    task={
+        "levels": {"interior": [5, 5], "n_boxes": 1},
+        "environment": {
+            "keep_border": False,
+            "step_limit": [30, 60],
+            "evaluation_step_limit": 60,
+        },
+        "n_envs": 64,
+        "unroll": 16,
+        "unrolls_per_chunk": 4,
+    },
+    training={"horizon": 200_000, "n_seeds": 1},
+    search={"n_trials": 8},
+)
+_FULL_TRAINING = {"horizon": 50_000_000, "n_seeds": 3}
+
+BUDGETS = MappingProxyType(
+    {
+        "tiny": _TINY,
+        "small": NamedBudget(
+            reference=_reference(8, 32), training=_FULL_TRAINING, heavy=True
+        ),
+        "medium": NamedBudget(
+            reference=_reference(8, 32),
+            multiple=4,
+            granule=2,
+            training=_FULL_TRAINING,
+            heavy=True,
+        ),
+        "large": NamedBudget(
+            reference=_reference(8, 32),
+            multiple=16,
+            granule=4,
+            training=_FULL_TRAINING,
+            heavy=True,
+        ),
+    }
+)

@@ -1,0 +1,115 @@
+"""The fields of the Sokoban task."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from allocsearch.config import Count, Section
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+def _as_pair(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Pair = Annotated[tuple[Count, Count], BeforeValidator(_as_pair)]
+Limit = Annotated[Count | tuple[Count, Count], BeforeValidator(_as_pair)]
+
+
+class LevelsConfig(Section):
+    """Generated levels, and how many levels each split has."""
+
+    interior: Pair = (8, 8)
+    """Height and width of generated boards within their border of walls."""
+    n_boxes: Count = 4
+    """Boxes of generated levels."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Decides the generated levels, whatever the seed of the study."""
+    n_train: Count | None = None
+    """Training levels; if unset, 10 000 generated ones, or all that `data` holds."""
+    n_valid: Count = 200
+    """Held-out levels that the objective is measured on."""
+    n_test: Count = 1000
+    """Held-out levels for finalists."""
+
+
+class EnvironmentConfig(Section):
+    """What the agent sees, and how long an episode is."""
+
+    keep_border: bool = True
+    """Show the border of walls; without it, beyond the board counts as wall."""
+    step_limit: Limit = (30, 120)
+    """Steps to truncation in training; of [low, high] each episode draws its own."""
+    evaluation_step_limit: Count = 120
+    """Steps to truncation in evaluation."""
+
+
+class NetworkConfig(Section):
+    """Encoder and head around the searched core."""
+
+    encoder_kernel: Annotated[int, Field(ge=1)] = 3
+    """Taps per side of the encoder's convolution, odd."""
+    head: Literal["pool", "flatten"] = "pool"
+    """`pool` reads weighted means over the board, `flatten` every square."""
+    head_hidden: Annotated[int, Field(ge=0)] = 0
+    """Hidden units of the head; none if 0."""
+
+    @model_validator(mode="after")
+    def _kernel_is_odd(self) -> "NetworkConfig":
+        if self.encoder_kernel % 2 == 0:
+            raise ValueError("encoder_kernel must be odd")
+        return self
+
+
+class LossConfig(Section):
+    """The actor–critic loss."""
+
+    kind: Literal["vtrace", "ppo"] = "vtrace"
+    """`vtrace` corrects for stale actions; `ppo` clips the change of the policy."""
+    discount: Annotated[float, Field(ge=0, lt=1)] = 0.97
+    """γ, per step."""
+    trace_decay: Fraction = 0.95
+    """λ of the advantage estimate."""
+    entropy: NonNegative = 0.01
+    """Weight of the entropy bonus."""
+    value: NonNegative = 0.5
+    """Weight of the value loss."""
+    reward_scale: Positive = 0.1
+    """Rewards are multiplied by this in the loss; metrics are not."""
+    clip: Positive = 0.2
+    """How far `ppo` lets a probability ratio move from one."""
+    normalise: bool = True
+    """Divide advantages by their root mean square over the minibatch."""
+
+
+class SokobanConfig(Section):
+    """The Sokoban task."""
+
+    data: str | None = None
+    """Directory of Boxoban levels with train, valid and test; generated if unset."""
+    levels: LevelsConfig = LevelsConfig()
+    environment: EnvironmentConfig = EnvironmentConfig()
+    network: NetworkConfig = NetworkConfig()
+    loss: LossConfig = LossConfig()
+    n_envs: Count = 128
+    """Environments stepped together."""
+    unroll: Count = 20
+    """Steps of every environment between updates."""
+    n_minibatches: Count = 1
+    """Updates of an epoch, each on its share of the environments."""
+    n_epochs: Count = 1
+    """Passes over each unroll."""
+    unrolls_per_chunk: Count = 1
+    """Unrolls in one compiled chunk of training."""
+
+    @model_validator(mode="after")
+    def _minibatches_divide(self) -> "SokobanConfig":
+        if self.n_envs % self.n_minibatches:
+            raise ValueError(
+                f"n_envs = {self.n_envs} must be a multiple of n_minibatches = "
+                f"{self.n_minibatches}"
+            )
+        return self

@@ -1,0 +1,77 @@
+"""Where the levels of each split come from: the generator or Boxoban directories."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allocsearch.errors import DataError
+from allocsearch.tasks.sokoban.config import SokobanConfig
+from allocsearch.tasks.sokoban.generator import disjoint_splits
+from allocsearch.tasks.sokoban.levels import LevelSet, boxoban_split, read_boxoban
+
+SPLITS = ("train", "valid", "test")
+_N_GENERATED = 10_000
+
+
+def load_splits(config: SokobanConfig) -> dict[str, LevelSet]:
+    """The levels of each split, of one board size.
+
+    A Boxoban directory may lack `test`, which is then missing from the result.
+
+    Raises:
+        DataError: a directory or a level is missing or broken, or splits differ in
+            board size.
+        ConfigError: levels of that kind cannot be generated.
+    """
+    if config.data is None:
+        splits = _generate(config)
+    else:
+        splits = _read(Path(config.data), config)
+    if not config.environment.keep_border:
+        splits = {name: levels.interior() for name, levels in splits.items()}
+    return splits
+
+
+def describe(splits: Mapping[str, LevelSet]) -> dict[str, Any]:
+    """Source, size and hash of each split, JSON-ready."""
+    return {
+        name: {
+            "source": levels.source,
+            "n_levels": len(levels),
+            "board": list(levels.shape),
+            "n_boxes": sorted({int(n) for n in levels.boxes.sum(axis=(1, 2))}),
+            "sha256": levels.digest(),
+        }
+        for name, levels in splits.items()
+    }
+
+
+def _generate(config: SokobanConfig) -> dict[str, LevelSet]:
+    levels = config.levels
+    sizes = (levels.n_train or _N_GENERATED, levels.n_valid, levels.n_test)
+    return disjoint_splits(
+        dict(zip(SPLITS, sizes, strict=True)),
+        interior=levels.interior,
+        n_boxes=levels.n_boxes,
+        seed=levels.seed,
+    )
+
+
+def _read(root: Path, config: SokobanConfig) -> dict[str, LevelSet]:
+    levels = config.levels
+    most = {
+        "train": levels.n_train,
+        "valid": levels.n_valid,
+        "test": levels.n_test,
+    }
+    splits = {}
+    for name in SPLITS:
+        if name == "test" and not (root / name).is_dir():
+            continue
+        splits[name] = read_boxoban(boxoban_split(root, name), max_levels=most[name])
+        if splits[name].shape != splits["train"].shape:
+            raise DataError(
+                f"{root}: boards of {name} are {splits[name].shape}, but those of "
+                f"train are {splits['train'].shape}: every split must share one size"
+            )
+    return splits

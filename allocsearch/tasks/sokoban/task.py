@@ -1,0 +1,202 @@
+"""Sokoban as a task: actor–critic training on device, greedy evaluation on levels."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from allocsearch.config import ExpertConfig, Section
+from allocsearch.errors import DataError
+from allocsearch.network import Model
+from allocsearch.results import Objective
+from allocsearch.scaling import Optimizer, OptimizerState
+from allocsearch.tasks.protocol import NamedBudget, Run, TrainedTask
+from allocsearch.tasks.sokoban import data
+from allocsearch.tasks.sokoban.actor_critic import actor_critic_loss
+from allocsearch.tasks.sokoban.budgets import BUDGETS
+from allocsearch.tasks.sokoban.config import SokobanConfig
+from allocsearch.tasks.sokoban.environment import (
+    OBSERVATION_PLANES,
+    Environment,
+    Levels,
+)
+from allocsearch.tasks.sokoban.evaluation import play_greedily, play_randomly
+from allocsearch.tasks.sokoban.modules import Encoder, FlattenHead, PoolHead
+from allocsearch.tasks.sokoban.rollout import Experience, Stream, start, unroll
+
+
+class Sokoban(TrainedTask):
+    """Pushing boxes onto goals, one board a step."""
+
+    name: ClassVar[str] = "sokoban"
+    Config: ClassVar[type[Section]] = SokobanConfig
+    budgets: ClassVar[Mapping[str, NamedBudget]] = BUDGETS
+    experts: ClassVar[tuple[ExpertConfig, ...]] = (ExpertConfig(name="conv_lstm"),)
+    objectives: ClassVar[tuple[Objective, ...]] = (
+        Objective("return", "return", "maximize"),
+        Objective("solved_fraction", "fraction", "maximize"),
+    )
+    unit: ClassVar[str] = "environment steps"
+    final_window: ClassVar[int] = 5
+
+    def __init__(self, config: SokobanConfig):
+        """See `Task.__init__`."""
+        self.config = config
+        self._splits = data.load_splits(config)
+        limits = config.environment
+        shape = self._splits["train"].shape
+        self.environment = Environment(shape, limits.step_limit)
+        self._evaluation = Environment(shape, limits.evaluation_step_limit)
+        self.levels = cache(self._device_levels)
+        self._baseline = cache(self._play_randomly)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Height and width of what the agent sees."""
+        return self.environment.shape
+
+    @property
+    def observation(self) -> jax.ShapeDtypeStruct:
+        """Seven one-hot planes."""
+        shape = (*self.positions, len(OBSERVATION_PLANES))
+        return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+    @property
+    def steps_per_chunk(self) -> int:
+        """Environment steps of one chunk, over all environments."""
+        config = self.config
+        return config.n_envs * config.unroll * config.unrolls_per_chunk
+
+    @property
+    def updates_per_chunk(self) -> int:
+        """See `TrainedTask.updates_per_chunk`."""
+        config = self.config
+        return config.unrolls_per_chunk * config.n_epochs * config.n_minibatches
+
+    def encoder(self, width: int, *, key: PRNGKeyArray) -> eqx.Module:
+        """See `Task.encoder`."""
+        return Encoder(width, self.config.network.encoder_kernel, key=key)
+
+    def head(self, width: int, *, key: PRNGKeyArray) -> eqx.Module:
+        """See `Task.head`."""
+        network = self.config.network
+        if network.head == "pool":
+            return PoolHead(width, network.head_hidden, key=key)
+        n_positions = self.positions[0] * self.positions[1]
+        return FlattenHead(width, n_positions, network.head_hidden, key=key)
+
+    def init_stream(self, model: Model, *, key: PRNGKeyArray) -> Stream:
+        """See `TrainedTask.init_stream`."""
+        return start(
+            self.environment, self.levels("train"), model, self.config.n_envs, key=key
+        )
+
+    def chunk(self, run: Run, optimizer: Optimizer) -> tuple[Run, dict[str, Any]]:
+        """See `TrainedTask.chunk`."""
+        arrays, static = eqx.partition(run, eqx.is_array)
+
+        def body(arrays: Any, _: None) -> tuple[Any, dict[str, Any]]:
+            run, metrics = self._iteration(eqx.combine(arrays, static), optimizer)
+            return eqx.filter(run, eqx.is_array), metrics
+
+        arrays, metrics = jax.lax.scan(
+            body, arrays, None, length=self.config.unrolls_per_chunk
+        )
+        mean = {name: jnp.mean(values) for name, values in metrics.items()}
+        return eqx.combine(arrays, static), mean
+
+    def score(self, model: Model, split: str) -> dict[str, float]:
+        """See `TrainedTask.score`."""
+        episodes = play_greedily(model, self._evaluation, self.levels(split))
+        return {name: float(x) for name, x in episodes.metrics().items()}
+
+    def baseline(self, split: str = "valid") -> dict[str, float]:
+        """The metrics of a uniformly random policy."""
+        return dict(self._baseline(split))
+
+    def manifest(self) -> dict[str, Any]:
+        """Sources, sizes and hashes of the splits."""
+        return data.describe(self._splits)
+
+    def _device_levels(self, split: str) -> Levels:
+        if split not in self._splits:
+            raise DataError(
+                f"{self.config.data}: there is no {split!r} split of levels, only "
+                f"{', '.join(self._splits)}"
+            )
+        return Levels.from_level_set(self._splits[split])
+
+    def _play_randomly(self, split: str) -> dict[str, float]:
+        episodes = play_randomly(self._evaluation, self.levels(split))
+        return {name: float(x) for name, x in episodes.metrics().items()}
+
+    def _iteration(
+        self, run: Run, optimizer: Optimizer
+    ) -> tuple[Run, dict[str, jax.Array]]:
+        """One unroll and the updates that it feeds."""
+        stream, experience = unroll(
+            self.environment,
+            self.levels("train"),
+            run.model,
+            run.stream,
+            self.config.unroll,
+        )
+        model, state, parts = self._update(
+            run.model, run.optimizer, experience, optimizer
+        )
+        metrics = {
+            "reward": jnp.mean(experience.rewards),
+            "solves_per_step": jnp.mean(experience.terminated),
+            **parts,
+        }
+        return Run(model, state, stream), metrics
+
+    def _update(
+        self,
+        model: Model,
+        state: OptimizerState,
+        experience: Experience,
+        optimizer: Optimizer,
+    ) -> tuple[Model, OptimizerState, dict[str, jax.Array]]:
+        config = self.config
+        batches = _split(experience, config.n_minibatches)
+        arrays, static = eqx.partition(model, eqx.is_array)
+
+        def body(carried: Any, batch: Experience) -> tuple[Any, dict[str, jax.Array]]:
+            model, state = eqx.combine(carried[0], static), carried[1]
+            gradient = eqx.filter_value_and_grad(self._loss, has_aux=True)
+            (_, parts), gradients = gradient(model, batch)
+            model, state = optimizer.update(gradients, state, model)
+            return (eqx.filter(model, eqx.is_array), state), parts
+
+        def epoch(carried: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
+            return jax.lax.scan(body, carried, batches)
+
+        (arrays, state), parts = jax.lax.scan(
+            epoch, (arrays, state), None, length=config.n_epochs
+        )
+        return eqx.combine(arrays, static), state, jax.tree.map(jnp.mean, parts)
+
+    def _loss(
+        self, model: Model, batch: Experience
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The loss of one minibatch, from the carry at the start of its unroll."""
+        replay = jax.vmap(model.unroll, in_axes=(0, 1, 1), out_axes=(0, 1))
+        _, outputs = replay(batch.carry, batch.observations, batch.begins)
+        return actor_critic_loss(outputs, batch, self.config.loss)
+
+
+def _split(experience: Experience, n: int) -> Experience:
+    """Minibatches of environments on a new leading axis."""
+
+    def by_time(x: jax.Array) -> jax.Array:
+        shaped = x.reshape(x.shape[0], n, -1, *x.shape[2:])
+        return jnp.moveaxis(shaped, 1, 0)
+
+    carry = jax.tree.map(lambda x: x.reshape(n, -1, *x.shape[1:]), experience.carry)
+    timed = jax.tree.map(by_time, eqx.tree_at(lambda e: e.carry, experience, None))
+    return eqx.tree_at(lambda e: e.carry, timed, carry, is_leaf=lambda x: x is None)
