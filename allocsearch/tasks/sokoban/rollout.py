@@ -78,7 +78,7 @@ def start(
 ) -> Stream:
     """Environments at the start of randomly drawn levels."""
     level_key, key = jax.random.split(key)
-    states = _new_episodes(environment, levels, n_envs, key=level_key)
+    states = _new_episodes(environment, levels, (n_envs,), key=level_key)
     carry = jax.tree.map(
         lambda x: jnp.broadcast_to(x, (n_envs, *x.shape)), model.init_carry()
     )
@@ -103,14 +103,18 @@ def unroll(
     Returns:
         The stream after the last step, and what happened.
     """
-    key, following = jax.random.split(stream.key)
+    noise_key, level_key, key = jax.random.split(stream.key, 3)
+    n_envs = len(stream.halted)
+    # All that is random is drawn before the loop: the loop compiles and runs faster.
+    noise = jax.random.gumbel(noise_key, (n_steps, n_envs, len(ACTIONS)))
+    fresh = _new_episodes(environment, levels, (n_steps, n_envs), key=level_key)
 
-    def body(stream: Stream, key: PRNGKeyArray) -> tuple[Stream, tuple]:
-        return _step(environment, levels, model, stream, key)
+    def body(stream: Stream, drawn: tuple[Array, EnvState]) -> tuple[Stream, tuple]:
+        return _step(environment, model, stream, *drawn)
 
-    last, steps = jax.lax.scan(body, stream, jax.random.split(key, n_steps))
+    last, steps = jax.lax.scan(body, stream, (noise, fresh))
     observations, begins, actions, log_probs, values, transitions, counts = steps
-    _, outputs = _act(environment, model, last)
+    _, _, outputs = _act(environment, model, last)
     experience = Experience(
         observations=observations,
         begins=begins,
@@ -122,38 +126,41 @@ def unroll(
         counts=counts,
         carry=stream.carry,
     )
-    return eqx.tree_at(lambda s: s.key, last, following), experience
+    return eqx.tree_at(lambda s: s.key, last, key), experience
 
 
 def _act(
     environment: Environment, model: Model, stream: Stream
-) -> tuple[Carry, Outputs]:
+) -> tuple[Array, Carry, Outputs]:
     observations = jax.vmap(environment.observe)(stream.states)
-    return jax.vmap(model.step)(stream.carry, observations, stream.begins)
+    carry, outputs = jax.vmap(model.step)(stream.carry, observations, stream.begins)
+    return observations, carry, outputs
 
 
 def _step(
     environment: Environment,
-    levels: Levels,
     model: Model,
     stream: Stream,
-    key: PRNGKeyArray,
+    noise: Float[Array, "b actions"],
+    fresh: EnvState,
 ) -> tuple[Stream, tuple]:
-    action_key, level_key = jax.random.split(key)
-    observations = jax.vmap(environment.observe)(stream.states)
-    carry, outputs = jax.vmap(model.step)(stream.carry, observations, stream.begins)
-    actions = jax.random.categorical(action_key, outputs.logits)
-    log_probs = log_prob(outputs.logits, actions)
-    states, transition, halted = advance(
-        environment, levels, stream.states, actions, stream.halted, key=level_key
+    observations, carry, outputs = _act(environment, model, stream)
+    actions = jnp.argmax(outputs.logits + noise, axis=-1)
+    states, transition = advance(
+        environment, stream.states, actions, stream.halted, fresh
     )
-    begins = transition.terminated | stream.halted
-    after = Stream(states, carry, begins, halted, stream.key)
+    after = Stream(
+        states=states,
+        carry=carry,
+        begins=transition.terminated | stream.halted,
+        halted=transition.truncated,
+        key=stream.key,
+    )
     record = (
         observations,
         stream.begins,
         actions,
-        log_probs,
+        log_prob(outputs.logits, actions),
         outputs.value,
         transition,
         ~stream.halted,
@@ -163,27 +170,23 @@ def _step(
 
 def advance(
     environment: Environment,
-    levels: Levels,
     states: EnvState,
     actions: Int[Array, " b"],
     halted: Bool[Array, " b"],
-    *,
-    key: PRNGKeyArray,
-) -> tuple[EnvState, Transition, Bool[Array, " b"]]:
+    fresh: EnvState,
+) -> tuple[EnvState, Transition]:
     """Steps boards; a solved or a halted one is replaced by a new level.
 
     Args:
-        environment, levels: the rules, and what new episodes draw from.
+        environment: the rules.
         states: boards.
         actions: indices of `ACTIONS`, ignored where halted.
         halted: whether the board is the last of a truncated episode.
-        key: draws levels and step limits.
+        fresh: the level that each board is replaced by, if it is.
 
     Returns:
-        Boards to go on from, what the step brought (all zero where halted), and
-        whether each board is now the last of a truncated episode.
+        Boards to go on from, and what the step brought: nothing where halted.
     """
-    fresh = _new_episodes(environment, levels, len(halted), key=key)
     moved, transition = jax.vmap(environment.step)(states, actions)
     transition = jax.tree.map(
         lambda x: jnp.where(halted, jnp.zeros_like(x), x), transition
@@ -193,16 +196,21 @@ def advance(
     def choose(new: Array, old: Array) -> Array:
         return jnp.where(over.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
-    return jax.tree.map(choose, fresh, moved), transition, transition.truncated
+    return jax.tree.map(choose, fresh, moved), transition
 
 
 def _new_episodes(
-    environment: Environment, levels: Levels, n: int, *, key: PRNGKeyArray
+    environment: Environment,
+    levels: Levels,
+    shape: tuple[int, ...],
+    *,
+    key: PRNGKeyArray,
 ) -> EnvState:
     level_key, limit_key = jax.random.split(key)
-    index = jax.random.randint(level_key, (n,), 0, len(levels))
-    keys = jax.random.split(limit_key, n)
-    return jax.vmap(lambda i, k: environment.reset(levels, i, key=k))(index, keys)
+    index = jax.random.randint(level_key, shape, 0, len(levels)).reshape(-1)
+    keys = jax.random.split(limit_key, index.size)
+    states = jax.vmap(lambda i, k: environment.reset(levels, i, key=k))(index, keys)
+    return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), states)
 
 
 def log_prob(
