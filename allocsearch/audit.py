@@ -76,7 +76,8 @@ def count_flops(function: Callable[..., Any], *args: PyTree) -> FlopCount:
 
     Args:
         function: anything that JAX can trace.
-        *args: arrays or `jax.ShapeDtypeStruct`s; nothing is computed.
+        *args: arrays or `jax.ShapeDtypeStruct`s; nothing is computed. So may the
+            arrays of a module be that is given as `function`.
 
     Returns:
         Exact counts; the body of a `scan` times its length, the dearest branch of a
@@ -86,12 +87,16 @@ def count_flops(function: Callable[..., Any], *args: PyTree) -> FlopCount:
         AuditError: a loop whose length is not fixed, or a primitive whose cost is
             not known.
     """
+    call = (function, args)  # a module is a function with arrays of its own
     dynamic, static = eqx.partition(
-        args, lambda x: eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
+        call, lambda x: eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
     )
-    jaxpr = jax.make_jaxpr(
-        lambda d: eqx.filter(function(*eqx.combine(d, static)), eqx.is_array)
-    )(dynamic)
+
+    def traced(dynamic: PyTree) -> PyTree:
+        function, args = eqx.combine(dynamic, static)
+        return eqx.filter(function(*args), eqx.is_array)
+
+    jaxpr = jax.make_jaxpr(traced)(dynamic)
     return _count_jaxpr(jaxpr.jaxpr)
 
 

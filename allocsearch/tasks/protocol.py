@@ -28,6 +28,7 @@ class NamedBudget:
         task: the task's own fields under this budget.
         training: training fields under this budget; must give the horizon.
         search: search fields under this budget, such as `n_trials`.
+        space: space fields under this budget, such as `n_experts`.
         heavy: whether a run on a CPU should ask first.
     """
 
@@ -38,6 +39,7 @@ class NamedBudget:
     task: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     search: Mapping[str, Any] = field(default_factory=dict)
+    space: Mapping[str, Any] = field(default_factory=dict)
     heavy: bool = False
 
 

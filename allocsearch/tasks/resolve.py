@@ -115,7 +115,8 @@ def resolve(config: StudyConfig, budget_name: str) -> Setting:
     search = merge(named.search, given.get("search", {}))
     task = kind(task_config)
     mode = search.get("mode", "search")
-    space = parse(SpaceConfig, merge(_searched(mode), given.get("space", {})), "space")
+    axes = merge(_searched(mode), named.space, given.get("space", {}))
+    space = parse(SpaceConfig, axes, "space")
     _check_names("aggregation", space.aggregations)
     experts = config.experts or kind.experts
     _check_names("expert", [expert.name for expert in experts])

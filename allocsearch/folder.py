@@ -1,0 +1,87 @@
+"""Files of a study's folder: written whole or not at all, and one driver at a time."""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from allocsearch.errors import StudyError
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file beside its place and rename it into it.
+
+    Raises:
+        StudyError: the folder cannot be written or the disk is full.
+    """
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(fresh, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        raise StudyError(
+            f"{path} cannot be written: {error.strerror or error}"
+        ) from error
+
+
+def write_json(path: Path, values: Any) -> None:
+    """`write_text` of indented JSON."""
+    write_text(path, json.dumps(values, indent=1) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """What `write_json` wrote.
+
+    Raises:
+        StudyError: missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StudyError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise StudyError(f"{path} is damaged: it is not JSON") from error
+
+
+class Lock:
+    """Held by the one process that drives a study; freed when it ends, however."""
+
+    def __init__(self, path: Path, what: str):
+        """A lock on a file, not yet held.
+
+        Args:
+            path: the file; made if missing.
+            what: what it guards, for the message.
+        """
+        self._path, self._what = path, what
+
+    def __enter__(self) -> Self:
+        try:
+            self._file = open(self._path, "a+")
+        except OSError as error:
+            raise StudyError(
+                f"{self._path} cannot be opened: {error.strerror}"
+            ) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise StudyError(
+                f"{self._what} is being run by another process: wait for it, or stop "
+                "it first"
+            ) from None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()

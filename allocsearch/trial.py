@@ -1,0 +1,258 @@
+"""One allocation: build, check its work, train, evaluate along the way, score."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import PyTree
+
+from allocsearch import checkpoint
+from allocsearch.allocation import Allocation
+from allocsearch.audit import audit_model
+from allocsearch.config import TrainingConfig
+from allocsearch.errors import AllocsearchError, AuditError, BudgetError
+from allocsearch.results import SeedResult
+from allocsearch.space import core_flops
+from allocsearch.tasks.protocol import Task, build_model, n_chunks
+from allocsearch.work import Audit, Budget, format_flops
+
+
+class TrialFailed(AllocsearchError, RuntimeError):  # noqa: N818 - an outcome
+    """Training gave nothing that can be scored."""
+
+
+class Interrupted(Exception):  # noqa: N818 - an ending, not a fault
+    """Training stopped on request, after a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What one trial trains.
+
+    Attributes:
+        allocation: the network.
+        training: horizon, learning rate and the rest, every field set.
+        seeds: one training run each.
+    """
+
+    allocation: Allocation
+    training: TrainingConfig
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a trial is.
+
+    Attributes:
+        fraction: of its training, from 0 to 1.
+        metrics: means over seeds of the last chunk or evaluation.
+    """
+
+    fraction: float
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trained candidate.
+
+    Attributes:
+        seeds: one result per seed.
+        seconds: wall time, over all restarts.
+        state: the trained runs, as the task keeps them.
+    """
+
+    seeds: tuple[SeedResult, ...]
+    seconds: float
+    state: PyTree
+
+
+def audit_candidate(task: Task, allocation: Allocation, budget: Budget | None) -> Audit:
+    """Build the network's shapes, count its work and hold it against the budget.
+
+    Args:
+        task: gives encoder and head.
+        allocation: what to build.
+        budget: None where work is only recorded.
+
+    Raises:
+        AuditError: the traced count is not what the closed form says.
+        BudgetError: the network is outside the budget's band.
+    """
+    shapes = eqx.filter_eval_shape(
+        lambda: build_model(task, allocation, key=jax.random.key(0), canonical=True)
+    )
+    audit = audit_model(shapes, task.observation)
+    formula = core_flops(allocation, task.positions)
+    if audit.work.core != formula:
+        raise AuditError(
+            f"{allocation.label} is traced at {audit.work.core} core FLOPs but its "
+            f"expert's closed form says {formula}: mend `flops` of expert "
+            f"{allocation.expert!r}"
+        )
+    if budget is not None and not budget.admits(audit.work.within(budget.scope)):
+        raise BudgetError(
+            f"{allocation.label} costs "
+            f"{format_flops(audit.work.within(budget.scope))}, outside budget "
+            f"{budget.name!r} ({format_flops(budget.least)} to "
+            f"{format_flops(budget.flops)})"
+        )
+    return audit
+
+
+def train_candidate(
+    task: Task,
+    candidate: Candidate,
+    *,
+    directory: Path | None = None,
+    checkpoint_seconds: float = 30.0,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Outcome:
+    """Train every seed to the horizon, evaluating along the way.
+
+    Args:
+        task: trains and scores.
+        candidate: what to train.
+        directory: the checkpoint's folder; training goes on from what is there.
+        checkpoint_seconds: least time between checkpoints.
+        should_stop: asked after every chunk.
+        on_progress: told after every chunk.
+
+    Raises:
+        TrialFailed: a metric is not finite; says which, at which seed and step.
+        Interrupted: `should_stop` said so; there is a checkpoint if `directory`.
+        CheckpointError: the checkpoint in `directory` is for another trial.
+    """
+    training = _Training(task, candidate, directory)
+    total = n_chunks(task, candidate.training)
+    due = evaluation_points(total, candidate.training.n_evaluations)
+    saved = time.monotonic()
+    while training.n_done < total:
+        metrics = training.advance(evaluate=training.n_done + 1 in due)
+        on_progress(Progress(training.n_done / total, metrics))
+        stop = should_stop() and training.n_done < total
+        if stop or time.monotonic() - saved >= checkpoint_seconds:
+            training.save()
+            saved = time.monotonic()
+        if stop:
+            raise Interrupted
+    training.save()
+    return training.outcome()
+
+
+def evaluation_points(total: int, n: int) -> set[int]:
+    """After which of `total` chunks to evaluate: n evenly spaced, the last included."""
+    n = min(n, total)
+    return {math.ceil(i * total / n) for i in range(1, n + 1)}
+
+
+class _Training:
+    """A candidate in training, with its curves."""
+
+    def __init__(self, task: Task, candidate: Candidate, directory: Path | None):
+        self.task, self.candidate, self.directory = task, candidate, directory
+        self.state = task.init(
+            candidate.allocation, candidate.training, candidate.seeds
+        )
+        self.n_done = 0
+        self.seconds = 0.0
+        self.curves: list[list[dict[str, float]]] = [[] for _ in candidate.seeds]
+        self.started = time.monotonic()
+        if directory is not None and checkpoint.exists(directory):
+            self._resume(directory)
+
+    def advance(self, *, evaluate: bool) -> dict[str, float]:
+        self.state, metrics = self.task.train(self.state, 1)
+        self.n_done += 1
+        self._check_finite(metrics, "training")
+        if evaluate:
+            metrics = self.task.evaluate(self.state)
+            self._check_finite(metrics, "evaluation")
+            for curve, point in zip(self.curves, metrics, strict=True):
+                curve.append({"steps": float(self._steps()), **point})
+        return _means(metrics)
+
+    def save(self) -> None:
+        if self.directory is None:
+            return
+        metadata = {
+            "candidate": describe_candidate(self.candidate),
+            "n_done": self.n_done,
+            "curves": self.curves,
+            "seconds": self._elapsed(),
+        }
+        checkpoint.save(self.directory, self.state, metadata)
+
+    def outcome(self) -> Outcome:
+        window = self.task.final_window
+        baseline = self.task.baseline()
+        seeds = tuple(
+            SeedResult(
+                seed, _means([_metrics(p) for p in curve[-window:]]), curve, baseline
+            )
+            for seed, curve in zip(self.candidate.seeds, self.curves, strict=True)
+        )
+        return Outcome(seeds, self._elapsed(), self.state)
+
+    def _resume(self, directory: Path) -> None:
+        metadata = checkpoint.read_manifest(directory)["metadata"]
+        if metadata.get("candidate") != describe_candidate(self.candidate):
+            raise checkpoint.CheckpointError(
+                f"checkpoint {directory} is of another trial: move it away to train "
+                "this one from the start"
+            )
+        self.state = checkpoint.load(directory, self.state)
+        self.n_done = metadata["n_done"]
+        self.curves = metadata["curves"]
+        self.seconds = metadata["seconds"]
+
+    def _elapsed(self) -> float:
+        return self.seconds + time.monotonic() - self.started
+
+    def _steps(self) -> int:
+        return self.n_done * self.task.steps_per_chunk
+
+    def _check_finite(self, metrics: Sequence[dict[str, float]], phase: str) -> None:
+        for seed, values in zip(self.candidate.seeds, metrics, strict=True):
+            for name, value in values.items():
+                if not math.isfinite(value):
+                    raise TrialFailed(
+                        f"{name} is {value} in {phase} of "
+                        f"{self.candidate.allocation.label}, seed {seed}, after "
+                        f"{self._steps()} {self.task.unit}"
+                    )
+
+
+def _means(metrics: Sequence[dict[str, float]]) -> dict[str, float]:
+    names = metrics[0] if metrics else ()
+    return {name: fmean(m[name] for m in metrics) for name in names}
+
+
+def _metrics(point: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in point.items() if name != "steps"}
+
+
+def describe_candidate(candidate: Candidate) -> dict[str, Any]:
+    """What a checkpoint says of its candidate, JSON-ready."""
+    return {
+        "allocation": candidate.allocation.to_dict(),
+        "training": candidate.training.model_dump(mode="json"),
+        "seeds": list(candidate.seeds),
+    }
+
+
+def candidate_from(description: dict[str, Any]) -> Candidate:
+    """The inverse of `describe_candidate`."""
+    return Candidate(
+        Allocation.from_dict(description["allocation"]),
+        TrainingConfig(**description["training"]),
+        tuple(description["seeds"]),
+    )
