@@ -49,6 +49,18 @@ def read_json(path: Path) -> Any:
         raise StudyError(f"{path} is damaged: it is not JSON") from error
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process drives the study of this lock now."""
+    try:
+        with open(path) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 class Lock:
     """Held by the one process that drives a study; freed when it ends, however."""
 

@@ -77,7 +77,7 @@ class Cell:
             derive_seed(study_seed, "training", i) % 2**31
             for i in range(training.n_seeds)
         )
-        return Candidate(allocation, training, seeds)
+        return Candidate(allocation, training, seeds, self.setting.task_config)
 
     @property
     def _axes(self) -> tuple[str, ...]:

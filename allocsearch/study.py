@@ -11,33 +11,27 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from allocsearch import checkpoint
 from allocsearch.analysis.best import best_by_arm
 from allocsearch.analysis.pareto import pareto_front
 from allocsearch.config import StudyConfig, load_config, parse
 from allocsearch.errors import AllocsearchError, StudyError, unknown_name
 from allocsearch.folder import Lock, read_json, write_json, write_text
 from allocsearch.manifest import describe_environment, first_difference
-from allocsearch.plan import Cell, plan
-from allocsearch.results import SeedResult, TrialResult
+from allocsearch.results import TrialResult
 from allocsearch.search import Proposal, SearchStudy, SpaceExhausted, TrialRecord
-from allocsearch.trial import (
-    Candidate,
-    Interrupted,
-    Outcome,
-    Progress,
-    audit_candidate,
-    candidate_from,
-    train_candidate,
-)
 from allocsearch.work import Audit
 
+# Looking at a study needs no JAX: what trains is imported where training begins.
 if TYPE_CHECKING:
     import pandas as pd
+
+    from allocsearch.plan import Cell
+    from allocsearch.trial import Candidate, Outcome, Progress
 
 FORMAT = 1
 
@@ -45,10 +39,16 @@ FORMAT = 1
 class Observer:
     """Told what a study does; the default says nothing."""
 
-    def trial_started(self, cell: Cell, number: int, candidate: Candidate) -> None:
+    def study_started(self, study: "Study") -> None:
+        """Trials are about to run; cells and earlier trials can be read."""
+
+    def study_stopped(self, study: "Study") -> None:
+        """`should_stop` said so: a checkpoint is written and the study can go on."""
+
+    def trial_started(self, cell: "Cell", number: int, candidate: "Candidate") -> None:
         """A trial begins, or is taken up again."""
 
-    def trial_progressed(self, progress: Progress) -> None:
+    def trial_progressed(self, progress: "Progress") -> None:
         """The trial that began last is this far."""
 
     def trial_finished(self, result: TrialResult) -> None:
@@ -78,12 +78,14 @@ class Study:
         return self.config.output.storage or default
 
     @cached_property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> "list[Cell]":
         """The searches of this study; loads the task's data.
 
         Raises:
             AllocsearchError: as `plan`.
         """
+        from allocsearch.plan import plan
+
         return plan(self.config)
 
     def trials(self) -> list[TrialResult]:
@@ -145,6 +147,19 @@ def study_directory(config: StudyConfig) -> Path:
     return Path(config.output.directory) / config.study_name
 
 
+def new_study(config: StudyConfig | Mapping[str, Any] | str | Path) -> Study:
+    """A study as a config describes it; nothing is checked or written yet.
+
+    Raises:
+        ConfigError: a file cannot be read or a field is wrong.
+    """
+    if isinstance(config, str | Path):
+        config = load_config(config)
+    elif not isinstance(config, StudyConfig):
+        config = load_config(base=config)
+    return Study(study_directory(config), config)
+
+
 def load_study(name: str | Path, directory: str | Path = "studies") -> Study:
     """A study that was begun before.
 
@@ -175,7 +190,7 @@ def load_study(name: str | Path, directory: str | Path = "studies") -> Study:
 
 
 def run(
-    config: StudyConfig | Mapping[str, Any] | str | Path,
+    config: "Study | StudyConfig | Mapping[str, Any] | str | Path",
     *,
     observer: Observer | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -183,7 +198,7 @@ def run(
     """Begin a study or go on with it, until every trial is done.
 
     Args:
-        config: a config, the same as a mapping, or the path of a YAML file.
+        config: a config, the same as a mapping, the path of a YAML file, or a study.
         observer: told what happens.
         should_stop: asked between chunks; True checkpoints and returns early.
 
@@ -200,25 +215,22 @@ def run(
     return study
 
 
-def prepare(config: StudyConfig | Mapping[str, Any] | str | Path) -> Study:
+def prepare(config: Study | StudyConfig | Mapping[str, Any] | str | Path) -> Study:
     """Check a config and make the study's folder, without training anything.
 
     Raises:
         As `run`.
     """
-    if isinstance(config, str | Path):
-        config = load_config(config)
-    elif not isinstance(config, StudyConfig):
-        config = load_config(base=config)
-    study = Study(study_directory(config), config)
+    study = config if isinstance(config, Study) else new_study(config)
     fresh = _manifest(study)
     path = study.directory / "study.json"
     if path.exists():
         _refuse_change(study, read_json(path), fresh)
-        if config.search.n_trials is not None:
-            write_json(path, {**read_json(path), "config": fresh["config"]})
+        if study.config.search.n_trials is not None:
+            renewed = {name: fresh[name] for name in ("config", "n_trials")}
+            write_json(path, {**read_json(path), **renewed})
     else:
-        write_text(study.directory / "config.yaml", yaml.safe_dump(config.given()))
+        write_text(study.directory / "config.yaml", yaml.safe_dump(fresh["config"]))
         write_json(path, fresh)
     return study
 
@@ -231,6 +243,7 @@ def _manifest(study: Study) -> dict[str, Any]:
         "config": study.config.given(),
         "seed": study.config.seed,
         "cells": [cell.name for cell in study.cells],
+        "n_trials": {cell.name: cell.n_trials for cell in study.cells},
         "settings": {name: s.describe() for name, s in settings.items()},
         "data": {name: s.task.manifest() for name, s in settings.items()},
         "environment": describe_environment(),
@@ -260,16 +273,17 @@ class _Runner:
         self.study, self.observer, self.should_stop = study, observer, should_stop
 
     def run(self) -> None:
+        from allocsearch.trial import Interrupted
+
         with self._lock():
             searches = {cell.name: self._open(cell) for cell in self.study.cells}
+            self.observer.study_started(self.study)
             try:
                 self._adopt(searches)
                 self._search(searches)
                 self._score_finalists()
             except Interrupted:
-                self.observer.note(
-                    f"stopped; go on with: allocsearch resume {self.study.name}"
-                )
+                self.observer.study_stopped(self.study)
             finally:
                 for search in searches.values():
                     search.close()
@@ -277,7 +291,7 @@ class _Runner:
     def _lock(self) -> AbstractContextManager[Any]:
         return Lock(self.study.directory / "lock", f"study {self.study.name!r}")
 
-    def _open(self, cell: Cell) -> SearchStudy:
+    def _open(self, cell: "Cell") -> SearchStudy:
         sampler, options = cell.sampler
         objectives = cell.setting.task.objectives
         return SearchStudy.open(
@@ -296,6 +310,8 @@ class _Runner:
                 self._trial(cell, searches[cell.name], proposal)
 
     def _search(self, searches: dict[str, SearchStudy]) -> None:
+        from allocsearch.trial import Interrupted
+
         counts = {name: _n_finished(search) for name, search in searches.items()}
         open_cells = list(self.study.cells)
         while open_cells := [c for c in open_cells if counts[c.name] < c.n_trials]:
@@ -314,7 +330,9 @@ class _Runner:
             self._trial(cell, searches[cell.name], proposal)
             counts[cell.name] += 1
 
-    def _trial(self, cell: Cell, search: SearchStudy, proposal: Proposal) -> None:
+    def _trial(self, cell: "Cell", search: SearchStudy, proposal: Proposal) -> None:
+        from allocsearch.trial import Interrupted, audit_candidate
+
         candidate = cell.candidate(proposal.values, self.study.config.seed)
         result = self._blank(cell, proposal, candidate)
         search.record(proposal.number, "result", result.to_dict())
@@ -335,7 +353,11 @@ class _Runner:
             search.tell(proposal.number, [result.score], {"result": result.to_dict()})
         self.observer.trial_finished(result)
 
-    def _train(self, cell: Cell, proposal: Proposal, candidate: Candidate) -> Outcome:
+    def _train(
+        self, cell: "Cell", proposal: Proposal, candidate: "Candidate"
+    ) -> "Outcome":
+        from allocsearch.trial import train_candidate
+
         return train_candidate(
             cell.setting.task,
             candidate,
@@ -346,7 +368,7 @@ class _Runner:
         )
 
     def _blank(
-        self, cell: Cell, proposal: Proposal, candidate: Candidate
+        self, cell: "Cell", proposal: Proposal, candidate: "Candidate"
     ) -> TrialResult:
         task = cell.setting.task
         path = self.study.checkpoint_of(cell.name, proposal.number)
@@ -368,6 +390,8 @@ class _Runner:
 
     def _score_finalists(self) -> None:
         """Score the best trial of each cell on test data, once."""
+        from allocsearch.trial import evaluate_checkpoint
+
         done = self.study.finalists()
         cells = {(c.budget, c.expert.name, c.arm): c for c in self.study.cells}
         entries = []
@@ -376,34 +400,14 @@ class _Runner:
             if metrics is None:
                 self.observer.note(f"scoring {trial.allocation.label} on test data")
                 path = self.study.directory / trial.checkpoint
-                metrics = evaluate_checkpoint(path, cells[key].setting.task, "test")
+                scores = evaluate_checkpoint(path, cells[key].setting.task, "test")
+                metrics = {n: fmean(s[n] for s in scores) for n in scores[0]}
             entries.append({"key": key, "number": trial.number, "metrics": metrics})
         write_json(self.study.directory / "finalists.json", entries)
 
 
-def evaluate_checkpoint(path: Path, task: Any, split: str) -> dict[str, float]:
-    """Mean metrics over the seeds of a trial's checkpoint.
-
-    Args:
-        path: the checkpoint's folder.
-        task: the task that it was trained on.
-        split: "valid" or "test".
-
-    Raises:
-        CheckpointError: it is missing, damaged or foreign.
-    """
-    manifest = checkpoint.read_manifest(path)
-    candidate = candidate_from(manifest["metadata"]["candidate"])
-    template = task.init(candidate.allocation, candidate.training, candidate.seeds)
-    metrics = task.evaluate(checkpoint.load(path, template), split)
-    seeds = tuple(SeedResult(i, m) for i, m in enumerate(metrics))
-    return {
-        name: sum(s.metrics[name] for s in seeds) / len(seeds) for name in metrics[0]
-    }
-
-
 def _complete(
-    result: TrialResult, outcome: Outcome, audit: Audit | None
+    result: TrialResult, outcome: "Outcome", audit: Audit | None
 ) -> TrialResult:
     return replace(
         result,
@@ -419,7 +423,7 @@ def _n_finished(search: SearchStudy) -> int:
     return counts["complete"] + counts["failed"]
 
 
-def _reason(candidate: Candidate, error: Exception) -> str:
+def _reason(candidate: "Candidate", error: Exception) -> str:
     if isinstance(error, AllocsearchError):
         return str(error)
     text = " ".join(str(error).split())[:300]

@@ -1,9 +1,10 @@
 """One allocation: build, check its work, train, evaluate along the way, score."""
 
+import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -39,11 +40,13 @@ class Candidate:
         allocation: the network.
         training: horizon, learning rate and the rest, every field set.
         seeds: one training run each.
+        task: the task's name and fields, as `Setting.task_config` has them.
     """
 
     allocation: Allocation
     training: TrainingConfig
     seeds: tuple[int, ...]
+    task: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -246,6 +249,8 @@ def describe_candidate(candidate: Candidate) -> dict[str, Any]:
         "allocation": candidate.allocation.to_dict(),
         "training": candidate.training.model_dump(mode="json"),
         "seeds": list(candidate.seeds),
+        # Through JSON, so that tuples and lists compare equal.
+        "task": json.loads(json.dumps(dict(candidate.task))),
     }
 
 
@@ -255,4 +260,24 @@ def candidate_from(description: dict[str, Any]) -> Candidate:
         Allocation.from_dict(description["allocation"]),
         TrainingConfig(**description["training"]),
         tuple(description["seeds"]),
+        description["task"],
     )
+
+
+def evaluate_checkpoint(path: Path, task: Task, split: str) -> list[dict[str, float]]:
+    """Score the networks of a checkpoint.
+
+    Args:
+        path: the checkpoint's folder.
+        task: the task that they were trained on, or one like it.
+        split: "valid" or "test".
+
+    Returns:
+        For each seed its metrics by name.
+
+    Raises:
+        CheckpointError: it is missing, damaged or foreign.
+    """
+    candidate = candidate_from(checkpoint.read_manifest(path)["metadata"]["candidate"])
+    template = task.init(candidate.allocation, candidate.training, candidate.seeds)
+    return task.evaluate(checkpoint.load(path, template), split)
