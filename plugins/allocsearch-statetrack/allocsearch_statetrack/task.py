@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from pydantic import Field
 
 from allocsearch.allocation import Allocation
@@ -68,7 +68,7 @@ class Batch(eqx.Module):
 
     tokens: Int[Array, "b t"]
     labels: Int[Array, "b t"]
-    reset: Array
+    reset: Bool[Array, " t"]
 
 
 class StateTrack(TrainedTask):
@@ -214,35 +214,49 @@ class StateTrack(TrainedTask):
         forgets = jnp.ones_like(reset) if self.config.negative_control else reset
         return Batch(tokens, running_products(self._table, tokens, forgets), reset)
 
-    def held_out(self, split: str) -> Batch:
-        """The streams of a split, long enough for every metric.
+    def held_out(self, split: str) -> Int[np.ndarray, "b t"]:
+        """Tokens of a split, long enough for every metric.
 
         Raises:
             UnknownNameError: neither "valid" nor "test".
         """
         if split not in SPLITS:
             raise unknown_name("split", split, SPLITS)
-        n_steps = max(self.config.length, LONG)
+        shape = (self.config.n_held_out, max(self.config.length, LONG))
         seeds = (self.config.data_seed, SPLITS.index(split))
-        shape = (self.config.n_held_out, n_steps)
-        tokens = held_out_tokens(self.n_tokens, shape, seeds)
-        return self._batch(jnp.asarray(tokens), jnp.arange(n_steps) == 0)
+        return held_out_tokens(self.n_tokens, shape, seeds)
 
     def score(self, model: Model, split: str) -> dict[str, float]:
         """See `TrainedTask.score`."""
-        batch = self.held_out(split)
-        return self._metrics(*_score_steps(model, batch))
+        return self._metrics(model, split)
 
     def baseline(self, split: str = "valid") -> dict[str, float]:
         """The metrics of a guess that finds every element equally likely."""
-        labels = self.held_out(split).labels
-        return self._metrics(
-            *_judge(jnp.zeros((*labels.shape, self.n_classes)), labels)
-        )
+        return self._metrics(None, split)
 
-    def _metrics(
-        self, losses: Float[Array, " t"], hits: Float[Array, " t"]
-    ) -> dict[str, float]:
+    def judge(
+        self, model: Model | None, tokens: Int[Array, "b t"]
+    ) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
+        """Loss in nats and accuracy at each step of whole streams, means over them.
+
+        Classes that tie for the largest logit share the hit, as if one were picked at
+        random; so a uniform guess scores one in the number of classes.
+
+        Args:
+            model: a network, or None for the uniform guess.
+            tokens: streams that start at the first step.
+        """
+        batch = self._batch(tokens, jnp.arange(tokens.shape[1]) == 0)
+        guess = jnp.zeros((*tokens.shape, self.n_classes))
+        logits = guess if model is None else _logits(model, batch)
+        losses = _cross_entropy(logits, batch.labels)
+        best = logits == logits.max(axis=-1, keepdims=True)
+        hits = _pick(best, batch.labels) / best.sum(axis=-1)
+        return losses.mean(axis=0), hits.mean(axis=0)
+
+    def _metrics(self, model: Model | None, split: str) -> dict[str, float]:
+        judged = _judge(self, model, jnp.asarray(self.held_out(split)))
+        losses, hits = (np.asarray(values) for values in judged)
         n = self.config.length
         return {
             "accuracy": float(hits[n - 1]),
@@ -253,19 +267,22 @@ class StateTrack(TrainedTask):
 
     def manifest(self) -> dict[str, Any]:
         """See `Task.manifest`."""
-        tokens = {s: np.asarray(self.held_out(s).tokens) for s in SPLITS}
         return {
             "source": "generated",
             "group": asdict(self.group),
-            "train": "drawn as training goes, from the seed of the run",
-            **{
-                split: {
-                    "streams": len(array),
-                    "sha256": hashlib.sha256(array.tobytes()).hexdigest(),
-                }
-                for split, array in tokens.items()
-            },
+            "train": "drawn while training, from the seed of the run",
+            **{split: self._fingerprint(split) for split in SPLITS},
         }
+
+    def _fingerprint(self, split: str) -> dict[str, Any]:
+        tokens = self.held_out(split)
+        digest = hashlib.sha256(tokens.astype("<i4").tobytes()).hexdigest()
+        return {"streams": tokens.shape[0], "steps": tokens.shape[1], "sha256": digest}
+
+
+@eqx.filter_jit
+def _judge(task: StateTrack, model: Model | None, tokens: Array) -> Any:
+    return task.judge(model, tokens)
 
 
 def _logits(model: Model, batch: Batch) -> Float[Array, "b t classes"]:
@@ -282,24 +299,8 @@ def _mean_loss(model: Model, batch: Batch) -> Float[Array, ""]:
 def _cross_entropy(
     logits: Float[Array, "b t classes"], labels: Int[Array, "b t"]
 ) -> Float[Array, "b t"]:
-    picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    return jax.nn.logsumexp(logits, axis=-1) - picked
+    return jax.nn.logsumexp(logits, axis=-1) - _pick(logits, labels)
 
 
-def _judge(
-    logits: Float[Array, "b t classes"], labels: Int[Array, "b t"]
-) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-    """Loss in nats and accuracy at each step, means over streams.
-
-    Classes that tie for the largest logit share the hit, as if one were picked at
-    random; so a uniform guess scores one in the number of classes.
-    """
-    best = logits == logits.max(axis=-1, keepdims=True)
-    picked = jnp.take_along_axis(best, labels[..., None], axis=-1)[..., 0]
-    hits = picked / best.sum(axis=-1)
-    return _cross_entropy(logits, labels).mean(axis=0), hits.mean(axis=0)
-
-
-@eqx.filter_jit
-def _score_steps(model: Model, batch: Batch) -> tuple[Array, Array]:
-    return _judge(_logits(model, batch), batch.labels)
+def _pick(values: Array, labels: Int[Array, "b t"]) -> Array:
+    return jnp.take_along_axis(values, labels[..., None], axis=-1)[..., 0]
