@@ -56,10 +56,14 @@ class Progress:
     Attributes:
         fraction: of its training, from 0 to 1.
         metrics: means over seeds of the last chunk or evaluation.
+        steps: trained so far, in the task's unit.
+        evaluated: whether the metrics are of an evaluation.
     """
 
     fraction: float
     metrics: dict[str, float]
+    steps: int = 0
+    evaluated: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,8 +143,10 @@ def train_candidate(
     due = evaluation_points(total, candidate.training.n_evaluations)
     saved = time.monotonic()
     while training.n_done < total:
-        metrics = training.advance(evaluate=training.n_done + 1 in due)
-        on_progress(Progress(training.n_done / total, metrics))
+        evaluate = training.n_done + 1 in due
+        metrics = training.advance(evaluate=evaluate)
+        fraction = training.n_done / total
+        on_progress(Progress(fraction, metrics, training.steps, evaluate))
         stop = should_stop() and training.n_done < total
         if stop or time.monotonic() - saved >= checkpoint_seconds:
             training.save()
@@ -180,7 +186,7 @@ class _Training:
             metrics = self.task.evaluate(self.state)
             self._check_finite(metrics, "evaluation")
             for curve, point in zip(self.curves, metrics, strict=True):
-                curve.append({"steps": float(self._steps()), **point})
+                curve.append({"steps": float(self.steps), **point})
         return _means(metrics)
 
     def save(self) -> None:
@@ -220,7 +226,8 @@ class _Training:
     def _elapsed(self) -> float:
         return self.seconds + time.monotonic() - self.started
 
-    def _steps(self) -> int:
+    @property
+    def steps(self) -> int:
         return self.n_done * self.task.steps_per_chunk
 
     def _check_finite(self, metrics: Sequence[dict[str, float]], phase: str) -> None:
@@ -230,7 +237,7 @@ class _Training:
                     raise TrialFailed(
                         f"{name} is {value} in {phase} of "
                         f"{self.candidate.allocation.label}, seed {seed}, after "
-                        f"{self._steps()} {self.task.unit}"
+                        f"{self.steps} {self.task.unit}"
                     )
 
 

@@ -1,6 +1,7 @@
 """From a study's config to a task under one budget, every default filled in."""
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,20 +111,18 @@ def resolve(config: StudyConfig, budget_name: str) -> Setting:
     named, flops = _named_budget(kind, config.task["name"], budget_name)
     given = config.model_dump(exclude_unset=True)
     own = merge(named.task, {k: v for k, v in config.task.items() if k != "name"})
-    task_config = parse(kind.Config, own, "task")
+    task, task_config = build_task(config.task["name"], own)
     training = merge(named.training, given.get("training", {}))
     search = merge(named.search, given.get("search", {}))
-    task = kind(task_config)
     mode = search.get("mode", "search")
     axes = merge(_searched(mode), named.space, given.get("space", {}))
     space = parse(SpaceConfig, axes, "space")
     _check_names("aggregation", space.aggregations)
     experts = config.experts or kind.experts
     _check_names("expert", [expert.name for expert in experts])
-    dumped = {"name": config.task["name"], **task_config.model_dump(mode="json")}
     return Setting(
         task=task,
-        task_config=dumped,
+        task_config=task_config,
         budget=_budget(task, named, flops, budget_name, space),
         training=parse(TrainingConfig, training, "training"),
         search=parse(SearchConfig, search, "search"),
@@ -131,6 +130,23 @@ def resolve(config: StudyConfig, budget_name: str) -> Setting:
         experts=tuple(experts),
         heavy=named.heavy,
     )
+
+
+def build_task(name: str, fields: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
+    """A task with its data, and its name and every field, JSON-ready.
+
+    Args:
+        name: an installed task.
+        fields: its own fields; those left out take the defaults of its `Config`.
+
+    Raises:
+        UnknownNameError, PluginError: no such task.
+        ConfigError: a field is wrong.
+        DataError: its data are missing or broken.
+    """
+    kind = load("task", name)
+    config = parse(kind.Config, fields, "task")
+    return kind(config), {"name": name, **config.model_dump(mode="json")}
 
 
 @functools.lru_cache(maxsize=4096)
