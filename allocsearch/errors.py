@@ -55,5 +55,5 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    listing = ", ".join(known) if known else "none is installed"
-    return UnknownNameError(f"unknown {kind} {name!r}: {hint}Known: {listing}.")
+    listing = f"Known: {', '.join(known)}." if known else "There is none."
+    return UnknownNameError(f"unknown {kind} {name!r}: {hint}{listing}")

@@ -1,0 +1,102 @@
+"""How a study ended: the best of each arm, on which data, and pictures."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from allocsearch.analysis.cells import words
+from allocsearch.analysis.formats import plain
+from allocsearch.analysis.rows import Row, summary_rows
+from allocsearch.analysis.summary import summary_table
+from allocsearch.analysis.terminal import terminal_plot
+from allocsearch.cli import exits
+from allocsearch.cli.printing import plot_width, show, show_json
+from allocsearch.study import Study
+
+_USES = {"train": "trained on", "valid": "scores are of", "test": "test scores are of"}
+
+
+def report(study: Study, as_json: bool) -> int:
+    """Print what a study found and save its figures.
+
+    Returns:
+        The exit code: `exits.NOTHING` where no trial is complete.
+    """
+    trials = study.trials()
+    rows = summary_rows(trials, study.finalists(), study.config.arms)
+    found = any(row["number"] is not None for row in rows)
+    figures = save_figures(study) if found else []
+    if as_json:
+        show_json(_as_json(study, rows, figures))
+        return exits.DONE if found else exits.NOTHING
+    show(summary_table(rows, mode_of(study)))
+    if found:
+        show("", *data_lines(study), "", terminal_plot(trials, width=plot_width()), "")
+        show(*(f"figure {path}" for path in figures))
+    return exits.DONE if found else exits.NOTHING
+
+
+def _as_json(study: Study, rows: list[Row], figures: list[Path]) -> dict[str, Any]:
+    return {
+        "study": study.name,
+        "directory": str(study.directory),
+        "mode": mode_of(study),
+        "summary": rows,
+        "data": study.manifest["data"],
+        "figures": [str(path) for path in figures],
+    }
+
+
+def mode_of(study: Study) -> str:
+    """The mode that a study was begun in."""
+    settings = study.manifest["settings"].values()
+    return next(iter(settings))["search"]["mode"]
+
+
+def data_lines(study: Study) -> list[RenderableType]:
+    """Which data each kind of score is from."""
+    lines: list[RenderableType] = []
+    for budget, data in study.manifest["data"].items():
+        several = len(study.manifest["data"]) > 1
+        title = f"Data, budget {plain(budget)}" if several else "Data"
+        lines.append(Text(title, "bold"))
+        lines += [
+            Text(f"  {use:<19} {split}: {_describe(data[split])}")
+            for split, use in _USES.items()
+            if split in data
+        ]
+        if "source" in data:
+            lines.append(Text(f"  {'source':<19} {_describe(data['source'])}"))
+        if "test" not in data:
+            lines.append(Text("  There are no test data; finalists were not scored."))
+    return lines
+
+
+def _describe(data: Any) -> str:
+    if not isinstance(data, Mapping):
+        return plain(str(data))
+    parts = [
+        f"{words(name.removeprefix('n_'))} {plain(str(value))}"
+        for name, value in data.items()
+        if "sha" not in name
+    ]
+    return ", ".join(parts)
+
+
+def save_figures(study: Study) -> list[Path]:
+    """The study's figures as PNG and SVG, in its folder."""
+    from allocsearch.analysis.figures import (
+        learning_curves,
+        pareto_figure,
+        save_figure,
+    )
+
+    trials, folder = study.trials(), study.directory / "figures"
+    folder.mkdir(exist_ok=True)
+    return [
+        *save_figure(pareto_figure(trials), folder / "score_against_depth"),
+        *save_figure(learning_curves(trials), folder / "learning_curves"),
+    ]

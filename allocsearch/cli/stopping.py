@@ -1,0 +1,79 @@
+"""Ctrl-C and SIGTERM: the first asks for a checkpoint, the second ends at once."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = b"\x1b[?25h\n"
+
+
+class Stopper:
+    """A context in which signals become a request; calling it tells whether one came.
+
+    Python runs signal handlers between bytecodes only, which may be minutes away
+    while XLA compiles. So the interpreter writes each signal to a socket at once, and
+    a thread reads it: it says so without delay, and a second signal always ends.
+
+    Attributes:
+        received: the first signal's number; None before.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        """A stopper that does not listen yet; `say` tells the user something."""
+        self.received: int | None = None
+        self._say = say
+        self._old: dict[int, Any] = {}
+
+    def __call__(self) -> bool:
+        """Whether to stop at the next checkpoint."""
+        return self.received is not None
+
+    @property
+    def exit_code(self) -> int:
+        """128 and the signal's number, as shells have it."""
+        return 128 + (self.received or signal.SIGINT)
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self  # only the main thread can listen
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+        self._old_fd = signal.set_wakeup_fd(self._writer.fileno())
+        for number in SIGNALS:
+            self._old[number] = signal.signal(number, lambda *_: None)
+        threading.Thread(target=self._listen, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._old:
+            return
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._old_fd)
+        self._writer.close()
+
+    def _listen(self) -> None:
+        with self._reader:
+            while byte := self._reader.recv(1):
+                if byte[0] in SIGNALS:
+                    self._hear(byte[0])
+
+    def _hear(self, number: int) -> None:
+        if self.received is not None:
+            if sys.stderr.isatty():
+                os.write(2, _SHOW_CURSOR)  # the bars had hidden it
+            os._exit(128 + number)
+        self.received = number
+        name = signal.Signals(number).name
+        self._say(f"{name}: stopping at the next checkpoint; once more stops at once")

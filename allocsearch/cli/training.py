@@ -1,0 +1,188 @@
+"""Trains one allocation in front of the user."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from allocsearch.analysis.formats import (
+    arm_label,
+    format_count,
+    format_number,
+    format_seconds,
+    plain,
+)
+from allocsearch.cli import exits
+from allocsearch.cli.bars import Bar, make_progress
+from allocsearch.cli.choosing import Shape, choose
+from allocsearch.cli.exits import NothingToDo
+from allocsearch.cli.forecast import ask_if_heavy
+from allocsearch.cli.printing import note, show, show_json, stderr
+from allocsearch.cli.scoring import scores_table
+from allocsearch.cli.stopping import Stopper
+from allocsearch.config import StudyConfig
+from allocsearch.plan import AXES, Cell
+from allocsearch.tasks.resolve import resolve
+from allocsearch.trial import (
+    Candidate,
+    Interrupted,
+    Outcome,
+    Progress,
+    TrialFailed,
+    audit_candidate,
+    describe_candidate,
+    train_candidate,
+)
+from allocsearch.work import Audit, format_flops
+
+OnProgress = Callable[[Progress], None]
+
+
+def train_one(
+    config: StudyConfig,
+    shape: Shape,
+    out: Path | None,
+    *,
+    yes: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Train an allocation under the first budget of a config.
+
+    Args:
+        config: task, budget and training.
+        shape: which allocation.
+        out: the checkpoint's folder; one of its own below `trained` if None.
+        yes: whether a heavy budget needs no question.
+        as_json: whether stdout is to be JSON.
+        quiet: whether to leave out progress.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        BudgetError: the allocation is outside the budget.
+        NothingToDo: training diverged.
+    """
+    setting = resolve(config, config.budgets[0])
+    expert, allocation = choose(setting, shape)
+    cell = Cell(setting, expert, allocation.arm, (allocation,), 1)
+    audit = audit_candidate(setting.task, allocation, setting.budget)
+    if not ask_if_heavy([cell], yes):
+        note("nothing was started")
+        return exits.NOTHING
+    coordinates = {axis: getattr(allocation, axis) for axis in AXES}
+    candidate = cell.candidate(coordinates, config.seed)
+    folder = out or default_folder(cell, candidate)
+    note(_opening(cell, candidate, audit))
+    stopper = Stopper(note)
+    try:
+        with _shown(cell, quiet) as on_progress, stopper:
+            outcome = train_candidate(
+                setting.task,
+                candidate,
+                directory=folder,
+                checkpoint_seconds=config.output.checkpoint_seconds,
+                should_stop=stopper,
+                on_progress=on_progress,
+            )
+    except Interrupted:
+        note(f"stopped; the same command with --out {folder} goes on")
+        return stopper.exit_code
+    except TrialFailed as error:
+        raise NothingToDo(str(error)) from error
+    _report(cell, candidate, audit, outcome, folder, as_json)
+    return exits.DONE
+
+
+def default_folder(cell: Cell, candidate: Candidate) -> Path:
+    """A folder that only this candidate has."""
+    text = json.dumps(describe_candidate(candidate), sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    words = [cell.setting.task_config["name"], cell.budget, candidate.allocation.arm]
+    words += candidate.allocation.label.split()
+    name = "-".join("".join(c for c in w if c.isalnum() or c in "_=") for w in words)
+    return Path("trained") / f"{name}-{digest}"
+
+
+def _opening(cell: Cell, candidate: Candidate, audit: Audit) -> str:
+    allocation, training = candidate.allocation, candidate.training
+    work = audit.work.within(cell.setting.budget.scope)
+    share = work / cell.setting.budget.flops
+    horizon = training.horizon or cell.setting.task.steps_per_chunk
+    return (
+        f"{arm_label(allocation.arm)} {allocation.label}: {format_flops(work)} a step, "
+        f"{share:.1%} of budget {cell.budget}; {format_count(horizon)} "
+        f"{cell.setting.task.unit}, seeds {len(candidate.seeds)}"
+    )
+
+
+@contextmanager
+def _shown(cell: Cell, quiet: bool) -> Iterator[OnProgress]:
+    """A listener that prints evaluations, below them a bar in a terminal."""
+    console = stderr()
+    objective = cell.setting.task.objectives[0].name
+    if quiet:
+        yield lambda _: None
+        return
+    if not console.is_terminal:
+        yield lambda progress: _print_point(progress, cell.setting.task.unit, note)
+        return
+    with make_progress(console) as bars:
+        bar = Bar(bars)
+        bar.begin("training", 1.0)
+        bar.move(0.0, "compiling")
+
+        def listen(progress: Progress) -> None:
+            _print_point(progress, cell.setting.task.unit, bars.console.out)
+            bar.follow(progress, objective)
+
+        yield listen
+
+
+def _print_point(progress: Progress, unit: str, say: Callable[[str], Any]) -> None:
+    if not progress.evaluated:
+        return
+    metrics = "  ".join(
+        f"{plain(name).replace('_', ' ')} {format_number(value)}"
+        for name, value in progress.metrics.items()
+    )
+    say(f"{format_count(progress.steps):>7} {unit}  {metrics}")
+
+
+def _report(
+    cell: Cell,
+    candidate: Candidate,
+    audit: Audit,
+    outcome: Outcome,
+    folder: Path,
+    as_json: bool,
+) -> None:
+    seeds = [{"seed": s.seed, "metrics": s.metrics} for s in outcome.seeds]
+    names = outcome.seeds[0].metrics
+    row = {
+        "label": candidate.allocation.label,
+        "arm": candidate.allocation.arm,
+        "allocation": candidate.allocation.to_dict(),
+        "task": cell.setting.task_config,
+        "budget": cell.budget,
+        "budget_flops": cell.setting.budget.flops,
+        "audit": audit.to_dict(),
+        "training": candidate.training.model_dump(mode="json"),
+        "split": "valid",
+        "trained": 1.0,
+        "metrics": {n: fmean(s.metrics[n] for s in outcome.seeds) for n in names},
+        "baseline": outcome.seeds[0].baseline,
+        "seeds": seeds,
+        "curves": [s.curve for s in outcome.seeds],
+        "seconds": outcome.seconds,
+        "checkpoint": str(folder),
+    }
+    if as_json:
+        show_json(row)
+        return
+    show(scores_table(row), f"Trained in {format_seconds(outcome.seconds)}.")
+    show(f"checkpoint {folder}")
