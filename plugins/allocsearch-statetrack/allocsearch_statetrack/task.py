@@ -44,7 +44,7 @@ class StateTrackConfig(Section):
     """Steps of a stream at the start of the curriculum."""
     advance_below: Annotated[float, Field(ge=0)] = 0.15
     """Streams double in length when the loss, in nats, is under this."""
-    batch: Count = 128
+    batch: Count = 64
     """Streams trained on at once."""
     updates_per_chunk: Count = 20
     """Optimiser updates in one compiled chunk."""
@@ -94,29 +94,20 @@ class StateTrack(TrainedTask):
             reference=Allocation("mlp", True, depth=1, n_experts=1, width=64),
             tolerance=0.20,
             granule=2,
-            training={
-                "horizon": 6_553_600,
-                "learning_rate": 2e-3,
-                "warmup": 100,
-            },
+            training={"horizon": 2_457_600, "learning_rate": 2e-3, "warmup": 100},
         ),
+        # Seconds a candidate, most of them compilation: for trying things out.
         "micro": NamedBudget(
             reference=Allocation("mlp", True, depth=1, n_experts=1, width=32),
             tolerance=0.25,
             granule=2,
-            task={
-                "group": "s3",
-                "length": 8,
-                "batch": 32,
-                "updates_per_chunk": 50,
-                "n_held_out": 256,
-            },
+            task={"length": 8, "batch": 32, "updates_per_chunk": 50, "n_held_out": 256},
             training={
-                "horizon": 76_800,
+                "horizon": 51_200,
                 "learning_rate": 4e-3,
                 "warmup": 20,
                 "n_seeds": 1,
-                "n_evaluations": 3,
+                "n_evaluations": 4,
             },
             search={"n_trials": 4},
         ),
