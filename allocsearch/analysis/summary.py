@@ -1,6 +1,6 @@
 """The table that answers the question: the best allocation of each arm."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -30,6 +30,8 @@ Line = tuple[str, Callable[[Row], str]]
 def summary_table(rows: Sequence[Row], mode: str = "search") -> RenderableType:
     """The best trial of each arm side by side, one table per (budget, expert).
 
+    Where each arm has an expert of its own, one table per budget.
+
     Args:
         rows: of `rows.summary_rows`.
         mode: "search", "claim" or "sweep"; it decides what the notes may say.
@@ -42,18 +44,30 @@ def summary_table(rows: Sequence[Row], mode: str = "search") -> RenderableType:
     """
     if not rows:
         return Text("No trials yet.")
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["budget"], row["expert"]), []).append(row)
     parts: list[RenderableType] = []
-    for group in groups.values():
+    for group in _side_by_side(rows):
         parts += [_summary_of_one(group, mode), Text()]
     return Group(*parts[:-1])
 
 
+def _side_by_side(rows: Sequence[Row]) -> Iterable[list[Row]]:
+    budgets: dict[str, list[Row]] = {}
+    for row in rows:
+        budgets.setdefault(row["budget"], []).append(row)
+    for group in budgets.values():
+        arms = {row["arm"] for row in group}
+        if len(arms) == len(group):
+            yield group
+            continue
+        experts = dict.fromkeys(row["expert"] for row in group)
+        yield from ([r for r in group if r["expert"] == name] for name in experts)
+
+
 def _summary_of_one(rows: Sequence[Row], mode: str) -> RenderableType:
     first = rows[0]
-    title = f"Best allocations: {plain(first['task'])} · {plain(first['expert'])}"
+    experts = [plain(name) for name in dict.fromkeys(row["expert"] for row in rows)]
+    title = f"Best allocations: {plain(first['task'])}"
+    title += f" · {experts[0]}" if len(experts) == 1 else ""
     subtitle = budget_cell(first)
     said = [Text(plain(note)) for note in summary_notes(rows, mode)]
     found = [row for row in rows if row["number"] is not None]
@@ -70,8 +84,10 @@ def _summary_of_one(rows: Sequence[Row], mode: str) -> RenderableType:
 
 def _summary_lines(found: Sequence[Row]) -> list[Line]:
     """The label of every line and how to read its cell from a row."""
+    several = len({row["expert"] for row in found}) > 1
     lines: list[Line] = [
         ("trial", lambda row: f"#{row['number']}"),
+        *([("expert", lambda row: plain(row["expert"]))] if several else []),
         ("depth L", lambda row: str(row["depth"])),
         ("experts E", lambda row: str(row["n_experts"])),
         ("width d", lambda row: str(row["width"])),

@@ -67,7 +67,15 @@ def _row(setting: Setting, allocation: Allocation) -> Row:
 
 Shape = tuple[int, int, int]
 Costs = tuple[int, int, int, int, float]
-Ways = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The radii and aggregations that a shape may have, and how many pairs."""
+
+    radii: tuple[str, ...]
+    aggregations: tuple[str, ...]
+    count: int
 
 
 def _shapes(rows: Sequence[Row]) -> dict[Shape, tuple[Costs, Ways]]:
@@ -88,7 +96,7 @@ def _costs(row: Row) -> Costs:
 def _ways(rows: Sequence[Row]) -> Ways:
     radii = dict.fromkeys(str(row["radius"]) for row in rows)
     aggregations = dict.fromkeys(row["aggregation"] for row in rows)
-    return tuple(radii), tuple(aggregations)
+    return Ways(tuple(radii), tuple(aggregations), len(rows))
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ class _Table:
         return FittedTable(
             f"{plain(self.expert)}, {who}: {len(self.shapes)} shapes",
             _columns(list(self.shapes), costs, ways),
-            _notes(ways),
+            _notes(self.setting, ways),
             _band(self.setting.budget),
             breaks,
         )
@@ -129,25 +137,26 @@ def _columns(
         Column("encoder", [format_flops(cost[1]) for cost in costs], "right", 2),
         Column("head", [format_flops(cost[2]) for cost in costs], "right", 2),
         Column("total", [format_flops(cost[3]) for cost in costs], "right", 1),
-        Column("radii", [" ".join(way[0]) for way in ways], "left", 3),
-        Column("aggregations", [_count(way[1]) for way in ways], "left", 4),
+        Column("ways", [str(way.count) for way in ways]),
     ]
 
 
-def _count(aggregations: Sequence[str]) -> str:
-    return aggregations[0] if len(aggregations) == 1 else f"all {len(aggregations)}"
-
-
 def _band(budget: Budget) -> str:
-    of = "core" if budget.scope == "core" else "total"
     return (
-        f"budget {plain(budget.name)}: {of} work of {format_flops(budget.least)} to "
-        f"{format_flops(budget.flops)} a step, width a multiple of {budget.granule}"
+        f"budget {plain(budget.name)}: {budget.scope} work of "
+        f"{format_flops(budget.least)} to {format_flops(budget.flops)} a step"
     )
 
 
-def _notes(ways: Sequence[Ways]) -> list[str | Text]:
-    names = dict.fromkeys(name for way in ways for name in way[1])
-    if len(names) < 2:
-        return []
-    return [f"Aggregations: {', '.join(map(plain, names))}."]
+def _notes(setting: Setting, ways: Sequence[Ways]) -> list[str | Text]:
+    radii = {radius for way in ways for radius in way.radii}
+    ordered = sorted(
+        radii, key=lambda radius: (not radius.isdecimal(), len(radius), radius)
+    )
+    largest = "the largest" if setting.space.widths == "largest" else "any"
+    names = dict.fromkeys(name for way in ways for name in way.aggregations)
+    return [
+        f"Width d is {largest} multiple of {setting.budget.granule} that fits.",
+        "Ways: a shape's choices of radius and aggregation, which cost nothing.",
+        f"Radius: {', '.join(ordered)}. Aggregation: {', '.join(map(plain, names))}.",
+    ]

@@ -26,7 +26,7 @@ def report(study: Study, as_json: bool) -> int:
         The exit code: `exits.NOTHING` where no trial is complete.
     """
     trials = study.trials()
-    rows = summary_rows(trials, study.finalists(), study.config.arms)
+    rows = best_rows(study)
     found = any(row["number"] is not None for row in rows)
     figures = save_figures(study) if found else []
     if as_json:
@@ -48,6 +48,13 @@ def _as_json(study: Study, rows: list[Row], figures: list[Path]) -> dict[str, An
         "data": study.manifest["data"],
         "figures": [str(path) for path in figures],
     }
+
+
+def best_rows(study: Study) -> list[Row]:
+    """The best of every search of the study, or that there is none."""
+    rows = summary_rows(study.trials(), study.finalists(), study.config.arms)
+    cells = study.manifest["cells"]
+    return [r for r in rows if "/".join((r["budget"], r["expert"], r["arm"])) in cells]
 
 
 def mode_of(study: Study) -> str:
