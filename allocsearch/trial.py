@@ -195,6 +195,7 @@ class _Training:
         metadata = {
             "candidate": describe_candidate(self.candidate),
             "n_done": self.n_done,
+            "steps": self.steps,
             "curves": self.curves,
             "seconds": self._elapsed(),
         }

@@ -70,10 +70,18 @@ def yaml_lines(
             yield f"{space}{name}:"
             yield from yaml_lines(section, value, indent=indent + 2)
         else:
-            text = yaml.safe_dump({name: value}, default_flow_style=None, width=_WIDTH)
-            yield from textwrap.indent(text.rstrip(), space).splitlines()
+            yield from textwrap.indent(_yaml(name, value), space).splitlines()
         if indent == 0:
             yield ""
+
+
+def _yaml(name: str, value: Any) -> str:
+    nested = isinstance(value, list) and any(isinstance(v, Mapping) for v in value)
+    if nested or not isinstance(value, list | Mapping):
+        return yaml.safe_dump(
+            {name: value}, default_flow_style=None if nested else False
+        )
+    return f"{name}: {yaml.safe_dump(value, default_flow_style=True, width=10**6)}"
 
 
 def _section(field: Any) -> type[BaseModel] | None:

@@ -8,7 +8,7 @@ from typing import Any
 from allocsearch import checkpoint
 from allocsearch.analysis.cells import words
 from allocsearch.analysis.fitted import Column, FittedTable
-from allocsearch.analysis.formats import format_number, plain
+from allocsearch.analysis.formats import arm_label, format_number, plain
 from allocsearch.cli.exits import NothingToDo
 from allocsearch.cli.flags import Flags
 from allocsearch.cli.naming import find_trial, name_of
@@ -16,7 +16,6 @@ from allocsearch.cli.printing import show, show_json
 from allocsearch.config import merge, parse_setting
 from allocsearch.errors import ConfigError, unknown_name
 from allocsearch.study import load_study
-from allocsearch.tasks.protocol import n_chunks
 from allocsearch.tasks.resolve import build_task
 from allocsearch.trial import candidate_from, evaluate_checkpoint
 
@@ -71,12 +70,12 @@ def print_scores(
     fields = merge({"task": dict(candidate.task)}, *given)["task"]
     task, config = build_task(fields.pop("name"), fields)
     seeds = evaluate_checkpoint(path, task, split)
-    done = metadata["n_done"] / n_chunks(task, candidate.training)
+    horizon = candidate.training.horizon or metadata["steps"]
     row = {
         "checkpoint": str(path),
         "label": candidate.allocation.label,
         "arm": candidate.allocation.arm,
-        "trained": done,
+        "trained": min(1.0, metadata["steps"] / horizon),
         "task": config,
         "split": split,
         "metrics": {name: fmean(m[name] for m in seeds) for name in seeds[0]},
@@ -108,4 +107,5 @@ def scores_table(row: dict[str, Any]) -> FittedTable:
     if row["trained"] < 1:
         notes.append(f"Training was not finished: {row['trained']:.0%} of its horizon.")
     breaks = [len(seeds) - 1] if seeds else []
-    return FittedTable(f"{plain(row['label'])}", columns, notes, row["arm"], breaks)
+    title = f"{arm_label(row['arm'])} {plain(row['label'])}"
+    return FittedTable(title, columns, notes, breaks=breaks)
