@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated, Any, ClassVar, Literal
 
 import equinox as eqx
@@ -95,6 +94,7 @@ class StateTrack(TrainedTask):
             tolerance=0.20,
             granule=2,
             training={"horizon": 2_457_600, "learning_rate": 2e-3, "warmup": 100},
+            space={"depths": (1, 2, 4, 8), "n_experts": (1, 2, 4, 8, 16)},
         ),
         # Seconds a candidate, most of them compilation: for trying things out.
         "micro": NamedBudget(
@@ -110,6 +110,12 @@ class StateTrack(TrainedTask):
                 "n_evaluations": 4,
             },
             search={"n_trials": 4},
+            space={
+                "depths": (1, 2, 4, 8),
+                "n_experts": (1, 2, 4, 8),
+                "radii": ("full",),
+                "aggregations": ("sqrt_sum",),
+            },
         ),
     }
 
@@ -260,7 +266,8 @@ class StateTrack(TrainedTask):
         """See `Task.manifest`."""
         return {
             "source": "generated",
-            "group": asdict(self.group),
+            "group": self.config.group,
+            "generators": [list(generator) for generator in self.group.generators],
             "train": "drawn while training, from the seed of the run",
             **{split: self._fingerprint(split) for split in SPLITS},
         }
