@@ -129,7 +129,7 @@ def _one_table(standing: Row) -> RenderableType:
     ]
     running = [
         f"{arm_label(cell['arm'])} #{trial['number']} {plain(trial['label'])}: "
-        f"running for {format_seconds(trial['age_seconds'])}"
+        f"begun {_ago(trial['age_seconds'])}"
         for cell in cells
         for trial in cell["running_trials"]
     ]

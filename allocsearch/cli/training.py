@@ -146,11 +146,11 @@ def _shown(cell: Cell, quiet: bool) -> Iterator[OnProgress]:
 def _print_point(progress: Progress, unit: str, say: Callable[[str], Any]) -> None:
     if not progress.evaluated:
         return
-    metrics = "  ".join(
+    metrics = ", ".join(
         f"{plain(name).replace('_', ' ')} {format_number(value)}"
         for name, value in progress.metrics.items()
     )
-    say(f"{format_count(progress.steps):>7} {unit}  {metrics}")
+    say(f"{format_count(progress.steps)} {unit}: {metrics}")
 
 
 def _report(

@@ -1,0 +1,102 @@
+"""A study that trains in moments, and the command line in this process or another."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from allocsearch.cli.app import app
+
+NAME = "moments"
+TINY = [
+    *("--task", "statetrack", "--budget", "micro", "--expert", "mlp"),
+    *("--horizon", "640", "--n-seeds", "1", "--n-trials", "4"),
+    *("--set", "task={group: s3, length: 4, batch: 16}"),
+    *("--set", "task={updates_per_chunk: 5, n_held_out: 16}"),
+    *("--set", "space={depths: [1], n_experts: [1, 2]}"),
+    *("--set", "space={radii: [full], aggregations: [mean]}"),
+    *("--set", "training.n_evaluations=2"),
+]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        """Standard output, which must be one JSON value and nothing else."""
+        return json.loads(self.out)
+
+
+def call(*args, **options):
+    """Run a command in this process."""
+    result = CliRunner().invoke(app, [str(a) for a in args], **options)
+    return Answer(result.exit_code, result.stdout, result.stderr)
+
+
+def spawn(*args, **options):
+    """Start a command in a process of its own."""
+    command = [sys.executable, "-m", "allocsearch", *map(str, args)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, **pipes, **options)
+
+
+def run_apart(*args, **options):
+    """Run a command in a process of its own to its end."""
+    process = spawn(*args, **options)
+    out, err = process.communicate(timeout=120)
+    return Answer(process.returncode, out, err)
+
+
+@pytest.fixture
+def cli():
+    """The command line in this process."""
+    return call
+
+
+@pytest.fixture(name="spawn")
+def _spawn():
+    return spawn
+
+
+@pytest.fixture
+def apart():
+    """The command line in a process of its own."""
+    return run_apart
+
+
+@pytest.fixture
+def tiny():
+    """Flags of a study of four short trials."""
+    return [*TINY]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A study that ran undisturbed. Not to be changed."""
+
+    directory: Path
+    answer: Answer
+
+    @property
+    def at(self):
+        """Arguments that name it."""
+        return (NAME, "--directory", self.directory)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """One finished study that all tests look at."""
+    directory = tmp_path_factory.mktemp("studies")
+    answer = call("run", *TINY, "--name", NAME, "--directory", directory, "--json")
+    assert answer.code == 0, answer.err
+    return Finished(directory, answer)

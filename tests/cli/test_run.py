@@ -1,0 +1,131 @@
+"""`run`, and what may happen to it on the way."""
+
+import signal
+
+import pytest
+
+OUTCOME = ("budget", "expert", "arm", "number", "depth", "n_experts", "width", "score")
+
+
+def outcomes(cli, name, directory):
+    """What decides whether two studies found the same."""
+    rows = cli("trials", name, "--directory", directory, "--json").json
+    return [tuple(row[key] for key in (*OUTCOME, "state", "metrics")) for row in rows]
+
+
+def test_run_prints_best_of_both_arms_as_json_and_progress_on_stderr(finished):
+    answer = finished.answer
+    assert [row["arm"] for row in answer.json["summary"]] == [
+        "recurrent",
+        "nonrecurrent",
+    ]
+    for row in answer.json["summary"]:
+        assert row["n_scored"] == 2
+        assert set(row["test"]) == set(row["metrics"])
+    assert "4/4" in answer.err
+
+
+def test_run_saves_figures(finished):
+    names = {path.split("/")[-1] for path in finished.answer.json["figures"]}
+    stems = ("score_against_depth", "learning_curves")
+    assert names == {f"{stem}.{kind}" for stem in stems for kind in ("png", "svg")}
+    for path in finished.answer.json["figures"]:
+        with open(path, "rb") as file:
+            assert len(file.read()) > 1000
+
+
+def test_a_finished_study_runs_nothing_again(cli, finished, tiny):
+    before = outcomes(cli, "moments", finished.directory)
+    where = ("--name", "moments", "--directory", finished.directory)
+    answer = cli("run", *tiny, *where)
+    assert answer.code == 0
+    assert "4 done before" in answer.err
+    assert "1/4" not in answer.err
+    assert outcomes(cli, "moments", finished.directory) == before
+    for text in ("Best allocations", "valid: streams 16", "test: streams 16", "depth L"):
+        assert text in answer.out
+
+
+def test_dry_run_writes_nothing(cli, tmp_path, tiny):
+    answer = cli("run", *tiny, "--directory", tmp_path, "--dry-run", "--json")
+    assert answer.code == 0
+    assert [cell["n_trials"] for cell in answer.json["cells"]] == [2, 2]
+    assert [cell["n_points"] for cell in answer.json["cells"]] == [2, 2]
+    assert answer.json["seconds"] > 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_n_trials_counts_per_study(cli, tmp_path, tiny, finished):
+    where = ("--directory", tmp_path)
+    half = [flag if flag != "4" else "2" for flag in tiny]
+    assert cli("run", *half, "--name", "moments", *where, "-q").code == 0
+    assert len(outcomes(cli, "moments", tmp_path)) == 2
+    answer = cli("resume", "moments", *where, "--n-trials", "4")
+    assert answer.code == 0
+    assert "4 trials, 2 done before" in answer.err
+    assert outcomes(cli, "moments", tmp_path) == outcomes(
+        cli, "moments", finished.directory
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)],
+)
+def test_resume_after_a_signal_equals_an_undisturbed_run(
+    cli, spawn, tmp_path, tiny, finished, number, code
+):
+    where = ("--directory", str(tmp_path))
+    process = spawn("run", *tiny, "--name", "moments", *where)
+    for line in process.stderr:
+        if line.startswith("1/4"):
+            break
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == code, (out, err)
+    ended = [row for row in outcomes(cli, "moments", tmp_path) if "complete" in row]
+    assert 1 <= len(ended) < 4
+    if number != signal.SIGKILL:
+        assert f"allocsearch resume moments --directory {tmp_path}" in err
+        assert "once more stops at once" in err
+
+    answer = cli("resume", "moments", *where)
+    assert answer.code == 0, answer.err
+    assert f"{len(ended)} done before" in answer.err
+    assert outcomes(cli, "moments", tmp_path) == outcomes(
+        cli, "moments", finished.directory
+    )
+
+
+def test_second_ctrl_c_stops_at_once(spawn, tmp_path, tiny):
+    long = [flag if flag != "640" else "1000000000" for flag in tiny]
+    process = spawn("run", *long, "--directory", tmp_path, "--name", "long")
+    assert "4 trials" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert "once more" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+
+
+def test_exit_1_when_every_trial_fails(cli, tmp_path, tiny):
+    args = ("--directory", tmp_path, "--name", "lost", "-q", "--json")
+    bad = ("--set", "training={learning_rate: 1e30, max_grad_norm: 1e30, warmup: 0}")
+    answer = cli("run", *tiny, *bad, *args)
+    assert answer.code == 1
+    assert {row["n_failed"] for row in answer.json["summary"]} == {2}
+    table = cli("trials", "lost", "--directory", tmp_path)
+    assert "failed" in table.out
+
+
+def test_heavy_budget_without_a_terminal_needs_yes(cli, tmp_path):
+    args = ("--task", "sokoban", "--budget", "large", "--directory", tmp_path)
+    answer = cli("run", *args, "--set", "levels={}")
+    assert answer.code == 2
+    args = (*args, "--set", "task.levels={n_train: 50, n_valid: 5, n_test: 5}")
+    answer = cli("run", *args)
+    assert answer.code == 2
+    assert "--yes" in answer.err
+    assert "FLOP" in answer.err
+    assert len(answer.err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
