@@ -47,14 +47,12 @@ def test_micro_learns_within_its_horizon(trained):
     assert metrics[0]["stream_length"] == 8
 
 
-def test_streams_double_when_the_loss_is_low():
-    task = micro_task(first_length=2, advance_below=1e9, updates_per_chunk=1)
-    training = TrainingConfig(**MICRO.training)
-    state, lengths = task.init(Allocation("mlp", True, 1, 2, 8), training, (0,)), []
-    for _ in range(3):
-        state, metrics = task.train(state, 1)
-        lengths.append(metrics[0]["stream_length"])
-    assert lengths == [4, 8, 8]
+@pytest.mark.parametrize(
+    ("length", "loss", "then"), [(4, 0.2, 4), (4, 0.1, 8), (24, 0.1, 32), (32, 0.1, 32)]
+)
+def test_streams_double_when_the_loss_is_low(length, loss, then):
+    task = StateTrack(StateTrackConfig())
+    assert int(task.next_length(jnp.asarray(length), jnp.asarray(loss))) == then
 
 
 def test_the_baseline_is_chance():
@@ -130,8 +128,8 @@ def test_tiny_is_the_work_of_its_reference():
 def test_budgets_leave_a_choice_of_depths_and_experts(name, expert):
     named = StateTrack.budgets[name]
     budget = Budget(
-        name,
         core_flops(named.reference, ()),
+        name,
         tolerance=named.tolerance,
         granule=named.granule,
     )

@@ -112,7 +112,7 @@ class StateTrack(TrainedTask):
             search={"n_trials": 4},
             space={
                 "depths": (1, 2, 4, 8),
-                "n_experts": (1, 2, 4, 8),
+                "n_experts": (1, 2, 4),
                 "radii": ("full",),
                 "aggregations": ("sqrt_sum",),
             },
@@ -197,10 +197,13 @@ class StateTrack(TrainedTask):
         batch = self._draw(run.stream.length, key=key_tokens)
         loss, gradients = eqx.filter_value_and_grad(_mean_loss)(run.model, batch)
         model, state = optimizer.update(gradients, run.optimizer, run.model)
-        solved = loss < self.config.advance_below
-        length = run.stream.length * jnp.where(solved, 2, 1)
-        stream = Stream(key, jnp.minimum(length, self.config.length))
+        stream = Stream(key, self.next_length(run.stream.length, loss))
         return Run(model, state, stream), loss
+
+    def next_length(self, length: Array, loss: Array) -> Int[Array, ""]:
+        """How long streams are after an update: doubled once they are solved."""
+        solved = loss < self.config.advance_below
+        return jnp.minimum(length * jnp.where(solved, 2, 1), self.config.length)
 
     def _draw(self, length: Array, *, key: PRNGKeyArray) -> Batch:
         shape = (self.config.batch, self.config.length)
@@ -229,10 +232,11 @@ class StateTrack(TrainedTask):
 
     def baseline(self, split: str = "valid") -> dict[str, float]:
         """The metrics of a guess that finds every element equally likely."""
-        return self._metrics(None, split)
+        guess = UniformGuess(jnp.zeros(self.n_classes))
+        return self._metrics(guess, split)
 
     def judge(
-        self, model: Model | None, tokens: Int[Array, "b t"]
+        self, model: "Model | UniformGuess", tokens: Int[Array, "b t"]
     ) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
         """Loss in nats and accuracy at each step of whole streams, means over them.
 
@@ -240,18 +244,17 @@ class StateTrack(TrainedTask):
         random; so a uniform guess scores one in the number of classes.
 
         Args:
-            model: a network, or None for the uniform guess.
+            model: a network, or what stands in for one.
             tokens: streams that start at the first step.
         """
         batch = self._batch(tokens, jnp.arange(tokens.shape[1]) == 0)
-        guess = jnp.zeros((*tokens.shape, self.n_classes))
-        logits = guess if model is None else _logits(model, batch)
+        logits = _logits(model, batch)
         losses = _cross_entropy(logits, batch.labels)
         best = logits == logits.max(axis=-1, keepdims=True)
         hits = _pick(best, batch.labels) / best.sum(axis=-1)
         return losses.mean(axis=0), hits.mean(axis=0)
 
-    def _metrics(self, model: Model | None, split: str) -> dict[str, float]:
+    def _metrics(self, model: "Model | UniformGuess", split: str) -> dict[str, float]:
         judged = _judge(self, model, jnp.asarray(self.held_out(split)))
         losses, hits = (np.asarray(values) for values in judged)
         n = self.config.length
@@ -278,12 +281,30 @@ class StateTrack(TrainedTask):
         return {"streams": tokens.shape[0], "steps": tokens.shape[1], "sha256": digest}
 
 
+class UniformGuess(eqx.Module):
+    """Stands where a network would, and finds every element equally likely."""
+
+    logits: Float[Array, " classes"]
+
+    def init_carry(self) -> tuple[()]:
+        """Nothing."""
+        return ()
+
+    def unroll(
+        self, carry: Any, observations: Int[Array, " t"], reset: Bool[Array, " t"]
+    ) -> tuple[Any, Float[Array, "t classes"]]:
+        """See `Model.unroll`."""
+        del reset
+        shape = (*observations.shape, *self.logits.shape)
+        return carry, jnp.broadcast_to(self.logits, shape)
+
+
 @eqx.filter_jit
-def _judge(task: StateTrack, model: Model | None, tokens: Array) -> Any:
+def _judge(task: StateTrack, model: Model | UniformGuess, tokens: Array) -> Any:
     return task.judge(model, tokens)
 
 
-def _logits(model: Model, batch: Batch) -> Float[Array, "b t classes"]:
+def _logits(model: Model | UniformGuess, batch: Batch) -> Float[Array, "b t classes"]:
     def unroll(tokens: Array) -> Array:
         return model.unroll(model.init_carry(), tokens, batch.reset)[1]
 
