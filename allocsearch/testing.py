@@ -10,6 +10,7 @@ Call one from a test of your own package:
 Each law that is broken raises `ConformanceError`, which says which and how.
 """
 
+import functools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -278,6 +279,7 @@ def carry_rms(network: ParallelExperts, n_steps: int) -> jax.Array:
     return run(network)
 
 
+@functools.lru_cache(maxsize=8)
 def _network(
     allocation: Allocation, grid: tuple[int, ...], *, canonical: bool = False
 ) -> ParallelExperts:

@@ -128,10 +128,9 @@ def parse_flops(text: str | int | float) -> int:
     Raises:
         BudgetError: not a number, not positive, or not a whole number of FLOPs.
     """
-    pattern = (
-        r"\s*([+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([kKmMgGtT]?)(?:FLOPs?)?\s*"
-    )
-    match = re.fullmatch(pattern, str(text))
+    number = r"([+-]?\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?)"
+    pattern = rf"\s*{number}\s*([kmgt]?)(?:flops?)?\s*"
+    match = re.fullmatch(pattern, str(text), re.IGNORECASE)
     if match is None:
         raise BudgetError(
             f"budget {text!r} is neither a named budget nor a number of FLOPs "

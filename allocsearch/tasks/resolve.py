@@ -22,7 +22,7 @@ from allocsearch.config import (
 )
 from allocsearch.errors import BudgetError, UnknownNameError, unknown_name
 from allocsearch.registry import load, names
-from allocsearch.space import feasible_space, work_of
+from allocsearch.space import core_flops, feasible_space, work_of
 from allocsearch.tasks.protocol import NamedBudget, Task
 from allocsearch.work import Budget, Work, parse_flops
 
@@ -196,9 +196,10 @@ def _budget(
     task: Task, named: NamedBudget, flops: int | None, text: str, space: SpaceConfig
 ) -> Budget:
     if flops is None:
-        work = work_of(
-            named.reference, task.positions, lambda width: task_overhead(task, width)
-        )
+        work = Work(core_flops(named.reference, task.positions))
+        if space.scope == "total":
+            overhead = functools.partial(task_overhead, task)
+            work = work_of(named.reference, task.positions, overhead)
         flops = named.multiple * work.within(space.scope)
     tolerance = named.tolerance if space.tolerance is None else space.tolerance
     budget = Budget(flops, name=text, tolerance=tolerance, scope=space.scope)
