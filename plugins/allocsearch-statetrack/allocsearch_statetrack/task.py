@@ -286,7 +286,7 @@ class UniformGuess(eqx.Module):
 
     logits: Float[Array, " classes"]
 
-    def init_carry(self) -> tuple[()]:
+    def init_carry(self) -> Any:
         """Nothing."""
         return ()
 
