@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from allocsearch import __version__
-from allocsearch.errors import CheckpointError
+from allocsearch.errors import CheckpointError, StudyError
 
 FORMAT = 1
 
@@ -35,7 +35,7 @@ def save(directory: Path, tree: PyTree, metadata: Mapping[str, Any]) -> None:
         metadata: JSON-ready values kept beside the arrays.
 
     Raises:
-        CheckpointError: the disk is full or cannot be written; what was there stays.
+        StudyError: the disk is full or cannot be written; what was there stays.
     """
     fresh = directory.with_name(directory.name + ".new")
     try:
@@ -45,7 +45,7 @@ def save(directory: Path, tree: PyTree, metadata: Mapping[str, Any]) -> None:
         _put_in_place(fresh, directory)
     except OSError as error:
         shutil.rmtree(fresh, ignore_errors=True)
-        raise CheckpointError(
+        raise StudyError(
             f"checkpoint {directory} cannot be written: {error.strerror or error}"
         ) from error
 

@@ -7,6 +7,7 @@ from allocsearch.allocation import Allocation, Scalar
 from allocsearch.config import SpaceConfig
 from allocsearch.errors import BudgetError, ConfigError
 from allocsearch.experts import LevelShape, spec_of
+from allocsearch.network import check_grid
 from allocsearch.work import Budget, Work, format_flops
 
 OverheadOf = Callable[[int], Work]
@@ -76,6 +77,7 @@ def feasible_space(
     """
     problem = _Problem(budget, positions, overhead, axes.widths)
     base = Allocation(expert, recurrent, 1, 1, budget.granule, options=tuple(options))
+    check_grid(base, positions)
     feasible: dict[Allocation, None] = {}
     refused: Exception | None = None
     for shape in _shapes(base, axes):

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,17 @@ import yaml
 from allocsearch.analysis.best import best_by_arm
 from allocsearch.analysis.pareto import pareto_front
 from allocsearch.config import StudyConfig, load_config, parse
-from allocsearch.errors import AllocsearchError, StudyError, unknown_name
-from allocsearch.folder import Lock, read_json, write_json, write_text
+from allocsearch.errors import (
+    AllocsearchError,
+    CheckpointError,
+    StudyError,
+    unknown_name,
+)
+from allocsearch.folder import Lock, read_json, set_aside, write_json, write_text
 from allocsearch.manifest import describe_environment, first_difference
 from allocsearch.results import TrialResult
 from allocsearch.search import Proposal, SearchStudy, SpaceExhausted, TrialRecord
+from allocsearch.search.seeds import derive_seed
 from allocsearch.work import Audit
 
 # Looking at a study needs no JAX: what trains is imported where training begins.
@@ -301,7 +307,7 @@ class _Runner:
             directions=(objectives[0].direction,),
             sampler=sampler,
             sampler_options=options,
-            seed=self.study.config.seed,
+            seed=derive_seed(self.study.config.seed, cell.name),
         )
 
     def _adopt(self, searches: dict[str, SearchStudy]) -> None:
@@ -342,8 +348,8 @@ class _Runner:
             task, budget = cell.setting.task, cell.setting.budget
             audit = audit_candidate(task, candidate.allocation, budget)
             outcome = self._train(cell, proposal, candidate)
-        except Interrupted:
-            raise
+        except (Interrupted, StudyError):
+            raise  # a stop or the disk's fault says nothing about the candidate
         except Exception as error:  # one trial's fault is not the study's
             reason = _reason(candidate, error)
             result = replace(result, state="failed", reason=reason, audit=audit)
@@ -358,14 +364,22 @@ class _Runner:
     ) -> "Outcome":
         from allocsearch.trial import train_candidate
 
-        return train_candidate(
+        directory = self.study.checkpoint_of(cell.name, proposal.number)
+        train = partial(
+            train_candidate,
             cell.setting.task,
             candidate,
-            directory=self.study.checkpoint_of(cell.name, proposal.number),
+            directory=directory,
             checkpoint_seconds=self.study.config.output.checkpoint_seconds,
             should_stop=self.should_stop,
             on_progress=self.observer.trial_progressed,
         )
+        try:
+            return train()
+        except CheckpointError as error:
+            self.observer.note(f"{error}; it is set aside and the trial starts anew")
+            set_aside(directory)
+            return train()
 
     def _blank(
         self, cell: "Cell", proposal: Proposal, candidate: "Candidate"

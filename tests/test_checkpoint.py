@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from allocsearch import checkpoint
-from allocsearch.errors import CheckpointError
+from allocsearch.errors import CheckpointError, StudyError
 
 
 class Tree(eqx.Module):
@@ -132,7 +132,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint.np, "savez", full)
-    with pytest.raises(CheckpointError, match="cannot be written: No space left"):
+    with pytest.raises(StudyError, match="cannot be written: No space left"):
         checkpoint.save(tmp_path / "c", tree(2), {})
     assert equal(checkpoint.load(tmp_path / "c", tree(0)), tree(1))
     assert [p.name for p in tmp_path.iterdir()] == ["c"]

@@ -102,8 +102,8 @@ class Asker:
             points=self._points,
             open=left,
             taken=tuple(taken.values()),
-            seed=derive_seed(self._seed, self._name, number),
-            study_seed=derive_seed(self._seed, self._name),
+            seed=derive_seed(self._seed, number),
+            study_seed=self._seed,
             study=snapshot.study(),
             trial=snapshot.pending,
             space=self._free,
@@ -159,7 +159,7 @@ class Asker:
     def _settle(self, number: int, taken: Taken) -> Proposal | None:
         """Complete a stored trial's parameters, or fail it where that cannot be."""
         trial_id = self._id(number)
-        seed = derive_seed(self._seed, self._name, number)
+        seed = derive_seed(self._seed, number)
         self._study.sampler = optuna.samplers.RandomSampler(seed=seed)
         trial = optuna.Trial(self._study, trial_id)
         try:

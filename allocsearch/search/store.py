@@ -78,12 +78,11 @@ class SearchStudy:
 
         Args:
             storage: an SQLAlchemy URL, such as ``sqlite:////path/study.db``.
-            name: the study's name. It is also the arm in every proposal's seed, so
-                two studies of one name, config and seed propose the same.
+            name: the study's name.
             points: the space.
             directions: ``"minimize"`` or ``"maximize"`` for each objective.
             sampler: a key of `SAMPLERS`.
-            seed: the study's seed.
+            seed: decides every proposal; give each arm one of its own.
             sampler_options: that sampler's options.
             create: whether a missing study, and a missing SQLite file, may be made.
 
