@@ -45,6 +45,13 @@ def _as_named_tuple(value: Any) -> Any:
     return tuple(_as_named(item) for item in _as_tuple(value))
 
 
+def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values without repetition; at least one."""
+    if not values:
+        raise ValueError("give at least one value")
+    return tuple(dict.fromkeys(values))
+
+
 Several = BeforeValidator(_as_tuple)
 
 
@@ -96,9 +103,7 @@ class SpaceConfig(Section):
     @field_validator("depths", "n_experts", "radii", "aggregations")
     @classmethod
     def _not_empty(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        if not value:
-            raise ValueError("give at least one value")
-        return tuple(dict.fromkeys(value))
+        return _some(value)
 
 
 class SearchConfig(Section):
@@ -173,6 +178,11 @@ class StudyConfig(Section):
     search: SearchConfig = SearchConfig()
     training: TrainingConfig = TrainingConfig()
     output: OutputConfig = OutputConfig()
+
+    @field_validator("budgets", "arms")
+    @classmethod
+    def _not_empty(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        return _some(value)
 
     @field_validator("task")
     @classmethod

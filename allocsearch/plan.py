@@ -9,7 +9,7 @@ from allocsearch.allocation import Allocation
 from allocsearch.config import ExpertConfig, StudyConfig, TrainingConfig
 from allocsearch.errors import ConfigError
 from allocsearch.registry import find
-from allocsearch.search import Axis, Points
+from allocsearch.search import Axis, Points, make_sampler
 from allocsearch.search.seeds import derive_seed
 from allocsearch.tasks.resolve import Setting, resolve
 from allocsearch.trial import Candidate
@@ -105,6 +105,7 @@ def plan(config: StudyConfig) -> list[Cell]:
 
     Raises:
         AllocsearchError: as `resolve` and `Setting.allocations` raise.
+        UnknownNameError: no such sampler.
         ConfigError: fewer trials than cells, or an arm without an expert.
     """
     settings = [resolve(config, budget) for budget in config.budgets]
@@ -120,7 +121,9 @@ def plan(config: StudyConfig) -> list[Cell]:
         for (expert, arm), share in zip(pairs, shares, strict=True):
             allocations = setting.allocations(expert, arm)
             n_trials = _whole_strata(setting, allocations, share)
-            cells.append(Cell(setting, expert, arm, allocations, n_trials))
+            cell = Cell(setting, expert, arm, allocations, n_trials)
+            make_sampler(*cell.sampler).check(cell.points)
+            cells.append(cell)
     return cells
 
 

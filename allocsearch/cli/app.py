@@ -77,8 +77,8 @@ def _bare(option: Any) -> Any:
 def _usage_sentence(error: Any) -> str:
     text = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
-    command = context.command_path if context else "allocsearch"
-    return f"{text}; see `{command} --help`"
+    words = context.command_path.split()[1:] if context else []
+    return f"{text}; see `{' '.join(['allocsearch', *words])} --help`"
 
 
 app = typer.Typer(

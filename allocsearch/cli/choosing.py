@@ -40,6 +40,8 @@ def choose(setting: Setting, shape: Shape) -> tuple[ExpertConfig, Allocation]:
         ConfigError: a coordinate is no number, or no expert is meant for the arm.
     """
     expert = _expert(setting, shape)
+    aggregation = shape.aggregation or DEFAULT_AGGREGATION
+    find("aggregation", aggregation)
     reference = type(setting.task).budgets.get(setting.budget.name)
     usual = reference.reference if reference else None
     base = Allocation(
@@ -49,10 +51,9 @@ def choose(setting: Setting, shape: Shape) -> tuple[ExpertConfig, Allocation]:
         _first(shape.n_experts, usual and usual.n_experts, 1),
         _first(shape.width, setting.budget.granule),
         _radius(shape.radius),
-        shape.aggregation or DEFAULT_AGGREGATION,
+        aggregation,
         setting.options_of(expert),
     )
-    find("aggregation", base.aggregation)
     if shape.width is not None:
         return expert, base
     axes = {

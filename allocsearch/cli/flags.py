@@ -75,11 +75,10 @@ def configure(
     """
     from allocsearch.config import load_config
 
-    values = flags.values()
-    named = any(setting.startswith("task") for setting in settings or ())
-    if path is None and "task" not in values and not named:
-        raise ConfigError("nothing says what to train: give --task, or a STUDY.yaml")
-    return load_config(path, settings or (), values)
+    config = load_config(path, settings or (), flags.values())
+    if "task" not in config.model_fields_set:
+        raise ConfigError("nothing says what to train: give --task, or `task:` in YAML")
+    return config
 
 
 def _plain(flag: str, value: Any) -> Any:

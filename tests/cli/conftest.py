@@ -1,26 +1,29 @@
 """A study that trains in moments, and the command line in this process or another."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import pytest
 from typer.testing import CliRunner
 
 from allocsearch.cli.app import app
 
 NAME = "moments"
-TINY = [
+TRAINING = [
     *("--task", "statetrack", "--budget", "micro", "--expert", "mlp"),
-    *("--horizon", "640", "--n-seeds", "1", "--n-trials", "4"),
+    *("--horizon", "640", "--n-seeds", "1"),
     *("--set", "task={group: s3, length: 4, batch: 16}"),
     *("--set", "task={updates_per_chunk: 5, n_held_out: 16}"),
     *("--set", "space={depths: [1], n_experts: [1, 2]}"),
     *("--set", "space={radii: [full], aggregations: [mean]}"),
     *("--set", "training.n_evaluations=2"),
 ]
+TINY = [*TRAINING, "--n-trials", "4"]
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,23 @@ def spawn(*args, **options):
     return subprocess.Popen(command, **pipes, **options)
 
 
-def run_apart(*args, **options):
-    """Run a command in a process of its own to its end."""
-    process = spawn(*args, **options)
-    out, err = process.communicate(timeout=120)
-    return Answer(process.returncode, out, err)
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once(tmp_path_factory):
+    """Processes share what they compile: that is nearly all the time they take."""
+    folder = str(tmp_path_factory.mktemp("compiled"))
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    values = (folder, 0.0)
+    before = [getattr(jax.config, name) for name in names]
+    for name, value in zip(names, values, strict=True):
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)
+    yield
+    for name, value in zip(names, before, strict=True):
+        jax.config.update(name, value)
+        del os.environ[name.upper()]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def cli():
     """The command line in this process."""
     return call
@@ -69,15 +81,15 @@ def _spawn():
 
 
 @pytest.fixture
-def apart():
-    """The command line in a process of its own."""
-    return run_apart
-
-
-@pytest.fixture
 def tiny():
     """Flags of a study of four short trials."""
     return [*TINY]
+
+
+@pytest.fixture(scope="session")
+def training():
+    """Flags of `train`, such that it trains as the study does."""
+    return [*TRAINING]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ import signal
 
 import pytest
 
+from allocsearch import registry
+from allocsearch_statetrack.task import StateTrack
+
 OUTCOME = ("budget", "expert", "arm", "number", "depth", "n_experts", "width", "score")
 
 
@@ -42,7 +45,12 @@ def test_a_finished_study_runs_nothing_again(cli, finished, tiny):
     assert "4 done before" in answer.err
     assert "1/4" not in answer.err
     assert outcomes(cli, "moments", finished.directory) == before
-    for text in ("Best allocations", "valid: streams 16", "test: streams 16", "depth L"):
+    for text in (
+        "Best allocations",
+        "valid: streams 16",
+        "test: streams 16",
+        "depth L",
+    ):
         assert text in answer.out
 
 
@@ -108,14 +116,31 @@ def test_second_ctrl_c_stops_at_once(spawn, tmp_path, tiny):
     assert process.returncode == 130
 
 
+class Faulty(StateTrack):
+    """A task whose training always breaks, with markup in what it says."""
+
+    def train(self, *_):
+        raise RuntimeError("the [bold]device[/bold] is on fire")
+
+
 def test_exit_1_when_every_trial_fails(cli, tmp_path, tiny):
-    args = ("--directory", tmp_path, "--name", "lost", "-q", "--json")
-    bad = ("--set", "training={learning_rate: 1e30, max_grad_norm: 1e30, warmup: 0}")
-    answer = cli("run", *tiny, *bad, *args)
+    registry.register("task", "faulty", Faulty)
+    try:
+        flags = [flag if flag != "statetrack" else "faulty" for flag in tiny]
+        args = ("--directory", tmp_path, "--name", "lost")
+        answer = cli("run", *flags, *args, "--json")
+    finally:
+        registry.unregister("task", "faulty")
     assert answer.code == 1
     assert {row["n_failed"] for row in answer.json["summary"]} == {2}
-    table = cli("trials", "lost", "--directory", tmp_path)
-    assert "failed" in table.out
+    assert "RuntimeError: the [bold]device[/bold] is on fire" in answer.err
+    for command in ("trials", "status"):
+        assert cli(command, "lost", "--directory", tmp_path).code == 0
+    shown = cli("show", "lost", "recurrent/0", "--directory", tmp_path)
+    assert "[bold]device[/bold]" in shown.out
+    answer = cli("evaluate", "lost", "recurrent/0", "--directory", tmp_path)
+    assert answer.code == 1
+    assert "failed" in answer.err
 
 
 def test_heavy_budget_without_a_terminal_needs_yes(cli, tmp_path):
