@@ -77,10 +77,10 @@ def train_one(
     coordinates = {axis: getattr(allocation, axis) for axis in AXES}
     candidate = cell.candidate(coordinates, config.seed)
     folder = out or default_folder(cell, candidate)
-    note(_opening(cell, candidate, audit))
     stopper = Stopper(note)
     try:
-        with _shown(cell, quiet) as on_progress, stopper:
+        with stopper, _shown(cell, quiet) as on_progress:
+            note(_opening(cell, candidate, audit))
             outcome = train_candidate(
                 setting.task,
                 candidate,

@@ -46,11 +46,35 @@ def call(*args, **options):
     return Answer(result.exit_code, result.stdout, result.stderr)
 
 
-def spawn(*args, **options):
-    """Start a command in a process of its own."""
-    command = [sys.executable, "-m", "allocsearch", *map(str, args)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, **pipes, **options)
+class Apart:
+    """A command in a process of its own that may be sent signals.
+
+    Standard error is read line by line to its end, so its pipe never fills.
+    """
+
+    def __init__(self, *args):
+        command = [sys.executable, "-m", "allocsearch", *map(str, args)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+        self.err = ""
+
+    def wait_for(self, words):
+        """Read until a line with these words."""
+        for line in self.process.stderr:
+            self.err += line
+            if words in line:
+                return
+        raise AssertionError(f"never said {words!r}: {self.err}")
+
+    def send(self, number):
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    def end(self):
+        """Wait for the end: what it answered in all."""
+        self.err += self.process.stderr.read()
+        out = self.process.stdout.read()
+        return Answer(self.process.wait(timeout=120), out, self.err)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -75,9 +99,19 @@ def cli():
     return call
 
 
-@pytest.fixture(name="spawn")
-def _spawn():
-    return spawn
+@pytest.fixture
+def apart():
+    """The command line in a process of its own."""
+    started = []
+
+    def start(*args):
+        started.append(Apart(*args))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.communicate()
 
 
 @pytest.fixture

@@ -81,21 +81,19 @@ def test_n_trials_counts_per_study(cli, tmp_path, tiny, finished):
     [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)],
 )
 def test_resume_after_a_signal_equals_an_undisturbed_run(
-    cli, spawn, tmp_path, tiny, finished, number, code
+    cli, apart, tmp_path, tiny, finished, number, code
 ):
     where = ("--directory", str(tmp_path))
-    process = spawn("run", *tiny, "--name", "moments", *where)
-    for line in process.stderr:
-        if line.startswith("1/4"):
-            break
-    process.send_signal(number)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == code, (out, err)
+    running = apart("run", *tiny, "--name", "moments", *where)
+    running.wait_for("1/4")
+    running.send(number)
+    cut_off = running.end()
+    assert cut_off.code == code, cut_off
     ended = [row for row in outcomes(cli, "moments", tmp_path) if "complete" in row]
     assert 1 <= len(ended) < 4
     if number != signal.SIGKILL:
-        assert f"allocsearch resume moments --directory {tmp_path}" in err
-        assert "once more stops at once" in err
+        assert f"allocsearch resume moments --directory {tmp_path}" in cut_off.err
+        assert "once more stops at once" in cut_off.err
 
     answer = cli("resume", "moments", *where)
     assert answer.code == 0, answer.err
@@ -105,15 +103,14 @@ def test_resume_after_a_signal_equals_an_undisturbed_run(
     )
 
 
-def test_second_ctrl_c_stops_at_once(spawn, tmp_path, tiny):
+def test_second_ctrl_c_stops_at_once(apart, tmp_path, tiny):
     long = [flag if flag != "640" else "1000000000" for flag in tiny]
-    process = spawn("run", *long, "--directory", tmp_path, "--name", "long")
-    assert "4 trials" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    assert "once more" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
-    assert process.returncode == 130
+    running = apart("run", *long, "--directory", tmp_path, "--name", "long")
+    running.wait_for("4 trials")
+    running.send(signal.SIGINT)
+    running.wait_for("once more")
+    running.send(signal.SIGINT)
+    assert running.end().code == 130
 
 
 class Faulty(StateTrack):
