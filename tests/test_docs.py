@@ -78,3 +78,10 @@ def test_example_script_runs():
     assert done.returncode == 0, done.stderr
     assert "sine" in done.stdout
     assert "mlp" in done.stdout
+
+
+def test_the_cli_page_is_current():
+    code = "import sys; sys.path.insert(0, 'docs'); import make_cli as m; "
+    code += "sys.exit(m.render() != m.PAGE.read_text('utf-8'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
+    assert done.returncode == 0, "run python docs/make_cli.py"
