@@ -70,8 +70,8 @@ def check_expert(
             ):
                 own = {**options, "nonrecurrent_form": form}
                 allocation = _allocation(name, own, width, recurrent=recurrent)
-                _check_work(allocation, grid)
                 _check_level(allocation, grid)
+                _check_work(allocation, grid)
         recurrent = _allocation(name, options, widths[0])
         _check_fast_form(recurrent, grid)
         _check_gradients(recurrent, grid)
