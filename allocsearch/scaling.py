@@ -131,6 +131,12 @@ class Optimizer(eqx.Module):
         fall = left / jnp.maximum(length, 1.0)
         return jnp.clip(jnp.minimum(rise, fall), 0.0, 1.0)
 
+    @property
+    def program(self) -> "Optimizer":
+        """The same without what is data: equal for all learning rates and horizons."""
+        data = {"learning_rate": 1.0, "horizon": None, "n_seeds": 1, "n_evaluations": 1}
+        return Optimizer(self.training.model_copy(update=data))
+
     def _transform(self) -> optax.GradientTransformation:
         training = self.training
         return optax.chain(

@@ -213,11 +213,12 @@ class TrainedTask(Task):
     def train(self, state: PyTree, n_chunks: int) -> tuple[PyTree, list[dict]]:
         """See `Task.train`."""
         optimizer, runs = state
+        program = optimizer.program
         trained, metrics = [], []
         for run in runs:
             last: dict[str, Any] = {}
             for _ in range(n_chunks):
-                run, last = _chunk(self, run, optimizer)
+                run, last = _chunk(self, run, program)
             trained.append(run)
             metrics.append({name: float(value) for name, value in last.items()})
         return (optimizer, tuple(trained)), metrics

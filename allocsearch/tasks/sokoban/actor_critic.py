@@ -94,6 +94,7 @@ def actor_critic_loss(
         "policy_loss": -mean(gain),
         "value_loss": mean(jnp.square(estimate.targets - outputs.value)) / 2,
         "entropy": mean(-jnp.sum(jnp.exp(p) * p, axis=-1)),
+        "divergence": mean(ratios - 1 - jnp.log(ratios)),
     }
     loss = (
         parts["policy_loss"]

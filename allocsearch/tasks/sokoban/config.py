@@ -28,6 +28,10 @@ class LevelsConfig(Section):
     """Boxes of generated levels."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Decides the generated levels, whatever the seed of the study."""
+    min_pushes: Count = 2
+    """Fewest pushes that generated held-out levels need."""
+    train_min_pushes: Count = 1
+    """The same of training levels: easy ones teach a policy that knows nothing."""
     n_train: Count | None = None
     """Training levels; if unset, 10 000 generated ones, or all that `data` holds."""
     n_valid: Count = 200

@@ -6,7 +6,11 @@ from typing import Any
 
 from allocsearch.errors import DataError
 from allocsearch.tasks.sokoban.config import SokobanConfig
-from allocsearch.tasks.sokoban.generator import disjoint_splits
+from allocsearch.tasks.sokoban.generator import (
+    canonical_keys,
+    disjoint_splits,
+    generate_levels,
+)
 from allocsearch.tasks.sokoban.levels import LevelSet, boxoban_split, read_boxoban
 
 SPLITS = ("train", "valid", "test")
@@ -48,13 +52,24 @@ def describe(splits: Mapping[str, LevelSet]) -> dict[str, Any]:
 
 def _generate(config: SokobanConfig) -> dict[str, LevelSet]:
     levels = config.levels
-    sizes = (levels.n_train or _N_GENERATED, levels.n_valid, levels.n_test)
-    return disjoint_splits(
-        dict(zip(SPLITS, sizes, strict=True)),
-        interior=levels.interior,
-        n_boxes=levels.n_boxes,
-        seed=levels.seed,
+    recipe = {
+        "interior": levels.interior,
+        "n_boxes": levels.n_boxes,
+        "seed": levels.seed,
+    }
+    held_out = disjoint_splits(
+        {"valid": levels.n_valid, "test": levels.n_test},
+        min_pushes=levels.min_pushes,
+        **recipe,
     )
+    n_train = levels.n_train or _N_GENERATED
+    n_held_out = levels.n_valid + levels.n_test
+    train = generate_levels(
+        n_train + n_held_out, min_pushes=levels.train_min_pushes, **recipe
+    )
+    taken = {key for split in held_out.values() for key in canonical_keys(split)}
+    free = [i for i, key in enumerate(canonical_keys(train)) if key not in taken]
+    return {"train": train.subset(free[:n_train]), **held_out}
 
 
 def _read(root: Path, config: SokobanConfig) -> dict[str, LevelSet]:

@@ -163,7 +163,7 @@ class Sokoban(TrainedTask):
         optimizer: Optimizer,
     ) -> tuple[Model, OptimizerState, dict[str, jax.Array]]:
         config = self.config
-        batches = _split(experience, config.n_minibatches)
+        batches = split_environments(experience, config.n_minibatches)
         arrays, static = eqx.partition(model, eqx.is_array)
 
         def body(carried: Any, batch: Experience) -> tuple[Any, dict[str, jax.Array]]:
@@ -190,7 +190,7 @@ class Sokoban(TrainedTask):
         return actor_critic_loss(outputs, batch, self.config.loss)
 
 
-def _split(experience: Experience, n: int) -> Experience:
+def split_environments(experience: Experience, n: int) -> Experience:
     """Minibatches of environments on a new leading axis."""
 
     def by_time(x: jax.Array) -> jax.Array:

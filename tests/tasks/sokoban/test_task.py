@@ -1,0 +1,362 @@
+"""The task: rollouts, the carry and its resets, training, data."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from allocsearch.allocation import Allocation
+from allocsearch.config import TrainingConfig, parse
+from allocsearch.errors import ConfigError, DataError
+from allocsearch.network import Model
+from allocsearch.scaling import Optimizer
+from allocsearch.tasks.protocol import build_model
+from allocsearch.tasks.sokoban import Sokoban
+from allocsearch.tasks.sokoban.config import SokobanConfig
+from allocsearch.tasks.sokoban.rollout import unroll
+from allocsearch.tasks.sokoban.task import split_environments
+
+RECURRENT = Allocation("conv_lstm", True, 1, 2, 4)
+FEEDFORWARD = Allocation("conv_lstm", False, 1, 2, 4)
+TRAINING = TrainingConfig(horizon=4000, learning_rate=3e-3)
+SMALL = {
+    "levels": {
+        "interior": [4, 4],
+        "n_boxes": 1,
+        "n_train": 40,
+        "n_valid": 8,
+        "n_test": 8,
+    },
+    "environment": {
+        "keep_border": False,
+        "step_limit": [3, 6],
+        "evaluation_step_limit": 10,
+    },
+    "n_envs": 6,
+    "unroll": 12,
+    "n_minibatches": 2,
+    "unrolls_per_chunk": 2,
+}
+
+
+class Counting(Sokoban):
+    """Counts how often a chunk is traced."""
+
+    n_traces = 0
+
+    def chunk(self, run, optimizer):
+        self.n_traces += 1
+        return super().chunk(run, optimizer)
+
+
+@pytest.fixture(scope="module")
+def task() -> Counting:
+    return Counting(parse(SokobanConfig, SMALL))
+
+
+@pytest.fixture(scope="module", params=[RECURRENT, FEEDFORWARD], ids=lambda a: a.arm)
+def allocation(request) -> Allocation:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def model(task) -> Model:
+    return build(task, RECURRENT)
+
+
+@pytest.fixture(scope="module")
+def acted(task, model):
+    """A stream before and after 40 steps, and the experience between."""
+    before = task.init_stream(model, key=jax.random.key(1))
+    after, experience = act(task, model, before, 40)
+    return before, after, experience
+
+
+@eqx.filter_jit
+def build(task: Sokoban, allocation: Allocation) -> Model:
+    return build_model(task, allocation, key=jax.random.key(0))
+
+
+@eqx.filter_jit
+def act(task: Sokoban, model: Model, stream, n_steps: int):
+    return unroll(task.environment, task.levels("train"), model, stream, n_steps)
+
+
+def leaves(tree) -> list[np.ndarray]:
+    def value(x):
+        is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(x) if is_key else x)
+
+    return [value(x) for x in jax.tree.leaves(eqx.filter(tree, eqx.is_array))]
+
+
+def same(a, b) -> bool:
+    pairs = zip(leaves(a), leaves(b), strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+@eqx.filter_jit
+def replayed(model: Model, experience, begins) -> jax.Array:
+    """Values of the whole unroll, the carry reset where `begins` says."""
+    replay = jax.vmap(model.unroll, in_axes=(0, 1, 1), out_axes=(0, 1))
+    _, outputs = replay(experience.carry, experience.observations, begins)
+    return outputs.value
+
+
+def in_segments(model: Model, experience, env: int) -> np.ndarray:
+    """Values of one environment, each episode run by itself from a zero carry."""
+    begins = np.asarray(experience.begins[:, env])
+    step = eqx.filter_jit(lambda c, o: model.step(c, o, False))
+    values, carry = [], None
+    for t, observation in enumerate(experience.observations[:, env]):
+        if begins[t]:
+            carry = model.init_carry()
+        carry, outputs = step(carry, observation)
+        values.append(float(outputs.value))
+    return np.array(values)
+
+
+def test_the_carry_is_reset_exactly_where_levels_begin(model, acted):
+    _, _, experience = acted
+    assert experience.begins[1:].any(axis=0).all()  # every stream has a reset inside
+    whole = replayed(model, experience, experience.begins)
+    for env in range(3):
+        expected = in_segments(model, experience, env)
+        np.testing.assert_allclose(whole[:, env], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(whole, experience.values[:-1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_a_reset_one_step_off_would_be_noticed(model, acted, shift):
+    _, _, experience = acted
+    wrong = jnp.roll(experience.begins, shift, axis=0).at[0].set(True)
+    off = replayed(model, experience, wrong) - experience.values[:-1]
+    assert np.abs(off).max() > 1e-3
+
+
+def test_a_stale_or_missing_carry_would_be_noticed(task, model, acted):
+    _, after, _ = acted
+    _, following = act(task, model, after, 40)
+    right = replayed(model, following, following.begins)
+    np.testing.assert_allclose(right, following.values[:-1], rtol=1e-4, atol=1e-5)
+    zero = jax.tree.map(jnp.zeros_like, following.carry)
+    forgot = eqx.tree_at(lambda e: e.carry, following, zero)
+    wrong = replayed(model, forgot, forgot.begins)
+    assert np.abs(wrong[0] - right[0]).max() > 1e-3
+
+
+def test_truncated_episodes_show_their_last_board_and_then_begin_anew(acted):
+    _, _, experience = acted
+    counts, begins = np.asarray(experience.counts), np.asarray(experience.begins)
+    terminated = np.asarray(experience.terminated)
+    assert not counts.all()
+    # A level begins after a solved board and after the last board of a truncated one.
+    np.testing.assert_array_equal(begins[1:], terminated[:-1] | ~counts[:-1])
+    assert not np.any(begins & ~counts)
+    assert not np.any(terminated & ~counts)
+    assert np.all(np.asarray(experience.rewards)[~counts] == 0)
+    for env in range(counts.shape[1]):
+        starts = np.flatnonzero(begins[:, env])
+        for start, end in itertools.pairwise(starts):
+            n_steps = counts[start:end, env].sum()
+            limited = not counts[end - 1, env]
+            assert n_steps <= 6
+            assert n_steps >= 3 or not limited
+
+
+def test_the_first_step_of_every_stream_begins_a_level(task, model):
+    stream = task.init_stream(model, key=jax.random.key(4))
+    assert stream.begins.all()
+    assert not stream.halted.any()
+    assert np.all(np.asarray(stream.states.n_steps) == 0)
+
+
+def test_pieces_equal_the_whole(task, allocation):
+    start = task.init(allocation, TRAINING, [0])
+    whole, whole_metrics = task.train(start, 3)
+    pieces, _ = task.train(start, 1)
+    pieces, piece_metrics = task.train(pieces, 2)
+    assert same(whole[1], pieces[1])
+    assert whole_metrics == piece_metrics
+    assert not same(start[1], whole[1])
+
+
+def test_a_seed_decides_the_run_and_groups_do_not(task):
+    one, _ = task.train(task.init(RECURRENT, TRAINING, [3]), 1)
+    two, _ = task.train(task.init(RECURRENT, TRAINING, [2, 3]), 1)
+    assert same(one[1][0], two[1][1])
+    assert not same(one[1][0], two[1][0])
+
+
+def test_evaluation_changes_nothing_and_repeats(task):
+    start = task.init(RECURRENT, TRAINING, [0])
+    before = [x.copy() for x in leaves(start)]
+    first, again = task.evaluate(start), task.evaluate(start)
+    assert first == again
+    assert all(map(np.array_equal, before, leaves(start)))
+    straight, _ = task.train(start, 2)
+    halfway, _ = task.train(start, 1)
+    task.evaluate(halfway)
+    resumed, _ = task.train(halfway, 1)
+    assert same(straight[1], resumed[1])
+
+
+def test_metrics_have_the_objectives_and_the_baseline_too(task):
+    state, (training,) = task.train(task.init(RECURRENT, TRAINING, [0]), 1)
+    (scores,) = task.evaluate(state)
+    names = {objective.name for objective in task.objectives}
+    assert names <= set(scores)
+    assert set(task.baseline()) == set(scores)
+    assert all(np.isfinite(list({**scores, **training}.values())))
+    assert task.baseline() == task.baseline()
+    assert task.evaluate(state, "test") != [{}]
+
+
+def test_a_chunk_is_compiled_once(task):
+    state = task.init(RECURRENT, TRAINING, [0])
+    task.train(state, 1)
+    n_traces = task.n_traces
+    task.train(state, 2)
+    task.train(task.init(RECURRENT, TRAINING, [1]), 1)
+    assert task.n_traces == n_traces
+    other = TrainingConfig(horizon=9000, learning_rate=1e-4)
+    task.train(task.init(RECURRENT, other, [0]), 1)
+    assert task.n_traces == n_traces
+
+
+def test_steps_and_updates_add_up(task):
+    assert task.steps_per_chunk == 6 * 12 * 2
+    assert task.updates_per_chunk == 4
+    state, _ = task.train(task.init(RECURRENT, TRAINING, [0]), 3)
+    assert int(state[1][0].optimizer.n_updates) == 3 * task.updates_per_chunk
+
+
+def test_minibatches_hold_whole_environments(acted):
+    _, _, experience = acted
+    batches = split_environments(experience, 2)
+    for index, envs in enumerate((slice(0, 3), slice(3, 6))):
+        batch = jax.tree.map(lambda x, i=index: x[i], batches)
+        np.testing.assert_array_equal(batch.actions, experience.actions[:, envs])
+        assert same(batch.carry, jax.tree.map(lambda x, s=envs: x[s], experience.carry))
+
+
+def test_gradients_of_both_networks_are_finite_and_reach_every_part(task, allocation):
+    model = build(task, allocation)
+    stream = task.init_stream(model, key=jax.random.key(1))
+    _, experience = act(task, model, stream, 40)
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda m, e: task._loss(m, e)[0]))
+    gradients = gradient(model, experience)
+    for part in (gradients.encoder, gradients.core, gradients.head):
+        assert all(np.isfinite(x).all() for x in leaves(part))
+        assert any(np.any(x != 0) for x in leaves(part))
+
+
+@pytest.mark.parametrize("head", ["pool", "flatten"])
+def test_heads_start_nearly_uniform(head):
+    config = {**SMALL, "network": {"head": head, "head_hidden": 8}}
+    task = Sokoban(parse(SokobanConfig, config))
+    model = build(task, RECURRENT)
+    features = jax.random.normal(jax.random.key(1), (*task.positions, 4))
+    outputs = model.head(features)
+    assert outputs.logits.shape == (4,)
+    assert outputs.value.shape == ()
+    assert np.ptp(np.asarray(outputs.logits)) < 1.0
+
+
+def test_off_the_board_looks_like_wall(task):
+    encoder = task.encoder(4, key=jax.random.key(0))
+    bordered = Sokoban(
+        parse(SokobanConfig, {**SMALL, "environment": {"keep_border": True}})
+    )
+    inner, outer = task.environment, bordered.environment
+    state = inner.reset(task.levels("valid"), 3, key=jax.random.key(0))
+    state_bordered = outer.reset(bordered.levels("valid"), 3, key=jax.random.key(0))
+    seen = encoder(inner.observe(state))
+    seen_bordered = encoder(outer.observe(state_bordered))
+    np.testing.assert_allclose(seen, seen_bordered[1:-1, 1:-1], rtol=1e-4, atol=1e-5)
+
+
+def test_the_encoder_has_unit_scale(task):
+    encoder = task.encoder(64, key=jax.random.key(0))
+    state = task.environment.reset(task.levels("valid"), 0, key=jax.random.key(0))
+    z = encoder(task.environment.observe(state))
+    assert 0.5 < float(jnp.sqrt(jnp.mean(z**2))) < 2.0
+
+
+def test_manifest_names_every_split(task):
+    manifest = task.manifest()
+    assert list(manifest) == ["train", "valid", "test"]
+    assert [entry["n_levels"] for entry in manifest.values()] == [40, 8, 8]
+    assert len({entry["sha256"] for entry in manifest.values()}) == 3
+
+
+@pytest.mark.real_data
+def test_boxoban_directories(boxoban):
+    config = {
+        "data": str(boxoban / "unfiltered"),
+        "levels": {"n_train": 1500, "n_valid": 20, "n_test": 30},
+        "environment": {"keep_border": False},
+    }
+    task = Sokoban(parse(SokobanConfig, config))
+    assert task.positions == (8, 8)
+    manifest = task.manifest()
+    assert [entry["n_levels"] for entry in manifest.values()] == [1500, 20, 30]
+    assert manifest["valid"]["n_boxes"] == [4]
+    assert "valid" in manifest["valid"]["source"]
+    bordered = {**config, "environment": {}}
+    assert Sokoban(parse(SokobanConfig, bordered)).positions == (10, 10)
+
+
+@pytest.mark.real_data
+def test_a_missing_test_split_is_an_error_only_when_asked_for(boxoban):
+    config = {"data": str(boxoban / "medium"), "levels": {"n_train": 10, "n_valid": 10}}
+    task = Sokoban(parse(SokobanConfig, config))
+    assert list(task.manifest()) == ["train", "valid"]
+    with pytest.raises(DataError, match="no 'test' split"):
+        task.baseline("test")
+
+
+def test_a_missing_directory_is_one_sentence(tmp_path):
+    with pytest.raises(DataError, match="no such directory"):
+        Sokoban(parse(SokobanConfig, {"data": str(tmp_path / "nowhere")}))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n_envs": 10, "n_minibatches": 3}, "multiple of n_minibatches"),
+        ({"environment": {"step_limit": [60, 30]}}, "step_limit"),
+        ({"network": {"encoder_kernel": 2}}, "odd"),
+        ({"levels": {"n_boxs": 1}}, "did you mean 'n_boxes'"),
+    ],
+)
+def test_wrong_fields_are_refused(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        Sokoban(parse(SokobanConfig, wrong))
+
+
+def test_named_budgets_configure_the_task():
+    for name, budget in Sokoban.budgets.items():
+        config = parse(SokobanConfig, budget.task)
+        assert budget.training["horizon"] > 0, name
+        side = 5 if name == "tiny" else 10
+        border = 2 * config.environment.keep_border
+        assert config.levels.interior[0] + border == side
+
+
+def test_loss_is_the_same_for_scan_and_all_at_once(task):
+    """A network without recurrence is not scanned over time, with the same result."""
+    model = build(task, FEEDFORWARD)
+    stream = task.init_stream(model, key=jax.random.key(1))
+    _, experience = act(task, model, stream, 40)
+    whole = replayed(model, experience, experience.begins)
+    np.testing.assert_allclose(whole, experience.values[:-1], rtol=1e-4, atol=1e-5)
+
+
+def test_optimizer_is_shared_by_learning_rates():
+    program = Optimizer(TRAINING).program
+    assert program == Optimizer(TrainingConfig(learning_rate=1.0)).program
+    assert program != Optimizer(TrainingConfig(b2=0.5)).program
