@@ -150,7 +150,8 @@ def parse_flops(text: str | int | float) -> int:
 
 def format_flops(flops: float) -> str:
     """A short form with three significant digits: ``"2.07 MFLOP"``."""
-    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+    units = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
+    for unit, scale in units.items():
         if abs(flops) >= scale:
             return f"{flops / scale:.3g} {unit}FLOP"
     return f"{flops:.3g} FLOP"

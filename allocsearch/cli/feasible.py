@@ -153,10 +153,15 @@ def _notes(setting: Setting, ways: Sequence[Ways]) -> list[str | Text]:
     ordered = sorted(
         radii, key=lambda radius: (not radius.isdecimal(), len(radius), radius)
     )
-    largest = "the largest" if setting.space.widths == "largest" else "any"
     names = dict.fromkeys(name for way in ways for name in way.aggregations)
+    granule = setting.budget.granule
+    of = f" multiple of {granule}" if granule > 1 else ""
+    width = {
+        "largest": f"Width d is the largest{of} that fits.",
+        "all": f"Width d is any{of or ' number'} in that band.",
+    }
     return [
-        f"Width d is {largest} multiple of {setting.budget.granule} that fits.",
+        width[setting.space.widths],
         "Ways: a shape's choices of radius and aggregation, which cost nothing.",
         f"Radius: {', '.join(ordered)}. Aggregation: {', '.join(map(plain, names))}.",
     ]

@@ -36,10 +36,17 @@ class Forecast:
 
     def __str__(self) -> str:
         return (
-            f"about {format_seconds(self.seconds)} here: "
+            f"about {_long(self.seconds)} here: "
             f"{format_flops(self.training_flops)} of training at {EFFICIENCY:.0%} of "
             f"the measured {format_flops(self.peak)}/s"
         )
+
+
+def _long(seconds: float) -> str:
+    years = seconds / (365.25 * 86400)
+    return (
+        f"{years:,.0f} years" if years >= 2 else format_seconds(max(1, round(seconds)))
+    )
 
 
 def training_flops(cell: "Cell") -> int:

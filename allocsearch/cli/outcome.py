@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from allocsearch.analysis.cells import words
@@ -43,6 +44,7 @@ def _as_json(study: Study, rows: list[Row], figures: list[Path]) -> dict[str, An
     return {
         "study": study.name,
         "directory": str(study.directory),
+        "interrupted": False,
         "mode": mode_of(study),
         "summary": rows,
         "data": study.manifest["data"],
@@ -68,17 +70,16 @@ def data_lines(study: Study) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for budget, data in study.manifest["data"].items():
         several = len(study.manifest["data"]) > 1
-        title = f"Data, budget {plain(budget)}" if several else "Data"
-        lines.append(Text(title, "bold"))
-        lines += [
-            Text(f"  {use:<19} {split}: {_describe(data[split])}")
-            for split, use in _USES.items()
-            if split in data
-        ]
+        lines += [Text(f"Data, budget {plain(budget)}" if several else "Data", "bold")]
+        table = Table.grid(padding=(0, 2))
+        for split, use in _USES.items():
+            if split in data:
+                table.add_row(Text(use), Text(f"{split}: {_describe(data[split])}"))
         if "source" in data:
-            lines.append(Text(f"  {'source':<19} {_describe(data['source'])}"))
+            table.add_row(Text("source"), Text(_describe(data["source"])))
+        lines.append(table)
         if "test" not in data:
-            lines.append(Text("  There are no test data; finalists were not scored."))
+            lines.append(Text("There are no test data; finalists were not scored."))
     return lines
 
 

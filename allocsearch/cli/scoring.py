@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from allocsearch import checkpoint
 from allocsearch.analysis.cells import words
 from allocsearch.analysis.fitted import Column, FittedTable
 from allocsearch.analysis.formats import arm_label, format_number, plain
+from allocsearch.analysis.rows import Row
 from allocsearch.cli.exits import NothingToDo
 from allocsearch.cli.flags import Flags
 from allocsearch.cli.naming import find_trial, name_of
@@ -20,7 +20,6 @@ from allocsearch.tasks.resolve import build_task
 from allocsearch.trial import candidate_from, evaluate_checkpoint
 
 SPLITS = ("valid", "test")
-Metrics = dict[str, float]
 
 
 def locate(name: str, trial: str | None, directory: Path) -> Path:
@@ -62,6 +61,14 @@ def print_scores(
         settings: ``task.field=value``, likewise.
         as_json: whether stdout is to be JSON.
     """
+    row = _scores(path, split, flags, settings)
+    if as_json:
+        show_json(row)
+    else:
+        show(scores_table(row))
+
+
+def _scores(path: Path, split: str, flags: Flags, settings: Sequence[str]) -> Row:
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
     metadata = checkpoint.read_manifest(path)["metadata"]
@@ -71,7 +78,7 @@ def print_scores(
     task, config = build_task(fields.pop("name"), fields)
     seeds = evaluate_checkpoint(path, task, split)
     horizon = candidate.training.horizon or metadata["steps"]
-    row = {
+    return {
         "checkpoint": str(path),
         "label": candidate.allocation.label,
         "arm": candidate.allocation.arm,
@@ -85,13 +92,9 @@ def print_scores(
             for seed, metrics in zip(candidate.seeds, seeds, strict=True)
         ],
     }
-    if as_json:
-        show_json(row)
-    else:
-        show(scores_table(row))
 
 
-def scores_table(row: dict[str, Any]) -> FittedTable:
+def scores_table(row: Row) -> FittedTable:
     """Metrics per seed, their mean, and the untrained baseline."""
     last = ("mean", *(["untrained"] if row["baseline"] else []))
     seeds = row["seeds"] if len(row["seeds"]) > 1 else []

@@ -32,6 +32,8 @@ def search(config: StudyConfig, *, yes: bool, as_json: bool, quiet: bool) -> int
         return exits.NOTHING
     interrupted = run_watched(study, quiet)
     if interrupted is not None:
+        if as_json:
+            show_json({"study": study.name, "interrupted": True})
         return interrupted
     return report(study, as_json)
 

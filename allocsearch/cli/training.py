@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,6 +16,7 @@ from allocsearch.analysis.formats import (
     format_seconds,
     plain,
 )
+from allocsearch.analysis.rows import Row
 from allocsearch.cli import exits
 from allocsearch.cli.bars import Bar, make_progress
 from allocsearch.cli.choosing import Shape, choose
@@ -39,6 +41,16 @@ from allocsearch.trial import (
 from allocsearch.work import Audit, format_flops
 
 OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be trained, and where it is kept."""
+
+    cell: Cell
+    candidate: Candidate
+    audit: Audit
+    folder: Path
 
 
 def train_one(
@@ -67,35 +79,45 @@ def train_one(
         BudgetError: the allocation is outside the budget.
         NothingToDo: training diverged.
     """
+    job = _job(config, shape, out)
+    if not ask_if_heavy([job.cell], yes):
+        note("nothing was started")
+        return exits.NOTHING
+    stopper = Stopper(note)
+    try:
+        with stopper, _shown(job.cell, quiet) as on_progress:
+            outcome = _train(job, config, stopper, on_progress)
+    except Interrupted:
+        note(f"stopped; the same command with --out {job.folder} goes on")
+        return stopper.exit_code
+    except TrialFailed as error:
+        raise NothingToDo(str(error)) from error
+    _report(job, outcome, as_json)
+    return exits.DONE
+
+
+def _job(config: StudyConfig, shape: Shape, out: Path | None) -> _Job:
     setting = resolve(config, config.budgets[0])
     expert, allocation = choose(setting, shape)
     cell = Cell(setting, expert, allocation.arm, (allocation,), 1)
     audit = audit_candidate(setting.task, allocation, setting.budget)
-    if not ask_if_heavy([cell], yes):
-        note("nothing was started")
-        return exits.NOTHING
     coordinates = {axis: getattr(allocation, axis) for axis in AXES}
     candidate = cell.candidate(coordinates, config.seed)
-    folder = out or default_folder(cell, candidate)
-    stopper = Stopper(note)
-    try:
-        with stopper, _shown(cell, quiet) as on_progress:
-            note(_opening(cell, candidate, audit))
-            outcome = train_candidate(
-                setting.task,
-                candidate,
-                directory=folder,
-                checkpoint_seconds=config.output.checkpoint_seconds,
-                should_stop=stopper,
-                on_progress=on_progress,
-            )
-    except Interrupted:
-        note(f"stopped; the same command with --out {folder} goes on")
-        return stopper.exit_code
-    except TrialFailed as error:
-        raise NothingToDo(str(error)) from error
-    _report(cell, candidate, audit, outcome, folder, as_json)
-    return exits.DONE
+    return _Job(cell, candidate, audit, out or default_folder(cell, candidate))
+
+
+def _train(
+    job: _Job, config: StudyConfig, stopper: Stopper, on_progress: OnProgress
+) -> Outcome:
+    note(_opening(job))
+    return train_candidate(
+        job.cell.setting.task,
+        job.candidate,
+        directory=job.folder,
+        checkpoint_seconds=config.output.checkpoint_seconds,
+        should_stop=stopper,
+        on_progress=on_progress,
+    )
 
 
 def default_folder(cell: Cell, candidate: Candidate) -> Path:
@@ -108,9 +130,10 @@ def default_folder(cell: Cell, candidate: Candidate) -> Path:
     return Path("trained") / f"{name}-{digest}"
 
 
-def _opening(cell: Cell, candidate: Candidate, audit: Audit) -> str:
+def _opening(job: _Job) -> str:
+    cell, candidate = job.cell, job.candidate
     allocation, training = candidate.allocation, candidate.training
-    work = audit.work.within(cell.setting.budget.scope)
+    work = job.audit.work.within(cell.setting.budget.scope)
     share = work / cell.setting.budget.flops
     horizon = training.horizon or cell.setting.task.steps_per_chunk
     return (
@@ -153,36 +176,33 @@ def _print_point(progress: Progress, unit: str, say: Callable[[str], Any]) -> No
     say(f"{format_count(progress.steps)} {unit}: {metrics}")
 
 
-def _report(
-    cell: Cell,
-    candidate: Candidate,
-    audit: Audit,
-    outcome: Outcome,
-    folder: Path,
-    as_json: bool,
-) -> None:
-    seeds = [{"seed": s.seed, "metrics": s.metrics} for s in outcome.seeds]
-    names = outcome.seeds[0].metrics
-    row = {
-        "label": candidate.allocation.label,
-        "arm": candidate.allocation.arm,
-        "allocation": candidate.allocation.to_dict(),
-        "task": cell.setting.task_config,
-        "budget": cell.budget,
-        "budget_flops": cell.setting.budget.flops,
-        "audit": audit.to_dict(),
-        "training": candidate.training.model_dump(mode="json"),
-        "split": "valid",
-        "trained": 1.0,
-        "metrics": {n: fmean(s.metrics[n] for s in outcome.seeds) for n in names},
-        "baseline": outcome.seeds[0].baseline,
-        "seeds": seeds,
-        "curves": [s.curve for s in outcome.seeds],
-        "seconds": outcome.seconds,
-        "checkpoint": str(folder),
-    }
+def _report(job: _Job, outcome: Outcome, as_json: bool) -> None:
+    row = _row(job, outcome)
     if as_json:
         show_json(row)
         return
     show(scores_table(row), f"Trained in {format_seconds(outcome.seconds)}.")
-    show(f"checkpoint {folder}")
+    show(f"checkpoint {job.folder}")
+
+
+def _row(job: _Job, outcome: Outcome) -> Row:
+    allocation, setting = job.candidate.allocation, job.cell.setting
+    names = outcome.seeds[0].metrics
+    return {
+        "label": allocation.label,
+        "arm": allocation.arm,
+        "allocation": allocation.to_dict(),
+        "task": setting.task_config,
+        "budget": setting.budget.name,
+        "budget_flops": setting.budget.flops,
+        "audit": job.audit.to_dict(),
+        "training": job.candidate.training.model_dump(mode="json"),
+        "split": "valid",
+        "trained": 1.0,
+        "metrics": {n: fmean(s.metrics[n] for s in outcome.seeds) for n in names},
+        "baseline": outcome.seeds[0].baseline,
+        "seeds": [{"seed": s.seed, "metrics": s.metrics} for s in outcome.seeds],
+        "curves": [s.curve for s in outcome.seeds],
+        "seconds": outcome.seconds,
+        "checkpoint": str(job.folder),
+    }

@@ -104,6 +104,11 @@ def test_unknown_study(cli, finished, command):
     assert "did you mean 'moments'?" in refused(cli(command, *args))
 
 
+def test_resume_with_no_trials(cli, finished):
+    answer = cli("resume", *finished.at, "--n-trials", "0")
+    assert "'search.n_trials'" in refused(answer)
+
+
 def test_a_study_that_was_begun_otherwise(cli, finished, tiny):
     where = ("--name", "moments", "--directory", finished.directory)
     sentence = refused(cli("run", *tiny, "--seed", "5", *where))

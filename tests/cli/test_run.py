@@ -84,7 +84,7 @@ def test_resume_after_a_signal_equals_an_undisturbed_run(
     cli, apart, tmp_path, tiny, finished, number, code
 ):
     where = ("--directory", str(tmp_path))
-    running = apart("run", *tiny, "--name", "moments", *where)
+    running = apart("run", *tiny, "--name", "moments", *where, "--json")
     running.wait_for("1/4")
     running.send(number)
     cut_off = running.end()
@@ -93,6 +93,7 @@ def test_resume_after_a_signal_equals_an_undisturbed_run(
     assert 1 <= len(ended) < 4
     if number != signal.SIGKILL:
         assert f"allocsearch resume moments --directory {tmp_path}" in cut_off.err
+        assert cut_off.json["interrupted"]
         assert "once more stops at once" in cut_off.err
 
     answer = cli("resume", "moments", *where)

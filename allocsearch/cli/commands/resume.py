@@ -21,10 +21,11 @@ def resume(
         allocsearch resume sokoban-tiny --n-trials 80
     """
     from allocsearch.cli.studying import search
+    from allocsearch.config import StudyConfig, merge, parse
     from allocsearch.study import load_study
 
     config = load_study(name, directory or options.DEFAULT_DIRECTORY).config
     if n_trials is not None:
-        searched = {**config.given().get("search", {}), "n_trials": n_trials}
-        config = type(config)(**{**config.given(), "search": searched})
+        more = {"search": {"n_trials": n_trials}}
+        config = parse(StudyConfig, merge(config.given(), more))
     raise typer.Exit(search(config, yes=True, as_json=as_json, quiet=quiet))
