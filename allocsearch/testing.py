@@ -10,7 +10,6 @@ Call one from a test of your own package:
 Each law that is broken raises `ConformanceError`, which says which and how.
 """
 
-import functools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -73,10 +72,11 @@ def check_expert(
                 _check_level(allocation, grid)
                 _check_work(allocation, grid)
         recurrent = _allocation(name, options, widths[0])
-        _check_fast_form(recurrent, grid)
-        _check_gradients(recurrent, grid)
-        _check_compiled_once(recurrent, grid)
-        _check_bounded(recurrent, grid, n_steps)
+        network = _network(recurrent, grid)
+        _check_fast_form(network)
+        _check_gradients(network)
+        _check_compiled_once(network)
+        _check_bounded(network, n_steps)
 
 
 def check_aggregation(name: str, *, n_experts: int = 4, width: int = 6) -> None:
@@ -208,23 +208,22 @@ def _check_level(allocation: Allocation, grid: tuple[int, ...]) -> None:
     )
 
 
-def _check_fast_form(allocation: Allocation, grid: tuple[int, ...]) -> None:
+def _check_fast_form(network: ParallelExperts) -> None:
     """The fused and fast forms give what the plain ones give; keys decide alone."""
-    z, reset = _stream(allocation, grid, 6)
-    plain, fast = (_network(allocation, grid, canonical=c) for c in (True, False))
+    z, reset = _stream(network, 6)
+    plain = _network(network.allocation, network.grid, canonical=True)
     _require(
-        _equal(plain, fast),
-        f"{allocation.label}: the same key gives other parameters in another form",
+        _equal(plain, network),
+        f"{_label(network)}: the same key gives other parameters in another form",
     )
     _require(
-        _close(_unroll(plain, z, reset), _unroll(fast, z, reset)),
-        f"{allocation.label}: the fused or fast form gives other outputs",
+        _close(_unroll(plain, z, reset), _unroll(network, z, reset)),
+        f"{_label(network)}: the fused or fast form gives other outputs",
     )
 
 
-def _check_gradients(allocation: Allocation, grid: tuple[int, ...]) -> None:
-    network = _network(allocation, grid)
-    z, reset = _stream(allocation, grid, 2)
+def _check_gradients(network: ParallelExperts) -> None:
+    z, reset = _stream(network, 2)
     target = jax.random.normal(jax.random.key(9), z.shape)
 
     @eqx.filter_jit
@@ -233,14 +232,13 @@ def _check_gradients(allocation: Allocation, grid: tuple[int, ...]) -> None:
         return jnp.sum(target * network.unroll(network.init_carry(), z, reset)[1])
 
     for path, leaf in jax.tree_util.tree_leaves_with_path(gradient(network)):
-        place = f"{allocation.label}: the gradient of {jax.tree_util.keystr(path)}"
+        place = f"{_label(network)}: the gradient of {jax.tree_util.keystr(path)}"
         values = np.asarray(leaf)
         _require(bool(np.isfinite(values).all()), f"{place} is not finite")
         _require(bool((values != 0).any()), f"{place} is zero over two steps")
 
 
-def _check_compiled_once(allocation: Allocation, grid: tuple[int, ...]) -> None:
-    network = _network(allocation, grid)
+def _check_compiled_once(network: ParallelExperts) -> None:
     traces = 0
 
     @eqx.filter_jit
@@ -249,17 +247,17 @@ def _check_compiled_once(allocation: Allocation, grid: tuple[int, ...]) -> None:
         traces += 1
         return network.step(carry, z, False)
 
-    z, _ = _stream(allocation, grid, 1)
+    z, _ = _stream(network, 1)
     carry, _ = step(network, network.init_carry(), z[0])
     step(network, carry, z[0])
-    _require(traces == 1, f"{allocation.label}: the second call traces again")
+    _require(traces == 1, f"{_label(network)}: the second call traces again")
 
 
 def _check_bounded(allocation: Allocation, grid: tuple[int, ...], n_steps: int) -> None:
     largest = float(carry_rms(_network(allocation, grid), n_steps).max())
     _require(
         math.isfinite(largest) and largest < 100.0,
-        f"{allocation.label}: the carry reaches an rms of {largest:.3g} within "
+        f"{_label(network)}: the carry reaches an rms of {largest:.3g} within "
         f"{n_steps} steps at initialisation",
     )
 
@@ -279,7 +277,6 @@ def carry_rms(network: ParallelExperts, n_steps: int) -> jax.Array:
     return run(network)
 
 
-@functools.lru_cache(maxsize=8)
 def _network(
     allocation: Allocation, grid: tuple[int, ...], *, canonical: bool = False
 ) -> ParallelExperts:
@@ -296,10 +293,12 @@ def _unroll(network: ParallelExperts, z: PyTree, reset: PyTree) -> PyTree:
     return network.unroll(network.init_carry(), z, reset)[1]
 
 
-def _stream(
-    allocation: Allocation, grid: tuple[int, ...], n_steps: int
-) -> tuple[jax.Array, jax.Array]:
-    shape = (n_steps, *grid, allocation.width)
+def _label(network: ParallelExperts) -> str:
+    return network.allocation.label
+
+
+def _stream(network: ParallelExperts, n_steps: int) -> tuple[jax.Array, jax.Array]:
+    shape = (n_steps, *network.grid, network.allocation.width)
     reset = jnp.arange(n_steps) % 4 == 0
     return jax.random.normal(jax.random.key(1), shape), reset
 

@@ -70,7 +70,7 @@ def moved(axis, values):
 
 @pytest.mark.parametrize(
     ("axis", "values"),
-    [("width", (16, 64, 256)), ("n_experts", (1, 4, 16)), ("depth", (1, 4, 16))],
+    [("width", (16, 64, 256)), ("n_experts", (4, 16)), ("depth", (1, 4, 16))],
 )
 def test_updates_move_features_equally_far(axis, values, monkeypatch):
     with_rule = spread(moved(axis, values))
@@ -80,8 +80,8 @@ def test_updates_move_features_equally_far(axis, values, monkeypatch):
         lambda model: jax.tree.map(lambda _: 1.0, eqx.filter(model, eqx.is_array)),
     )
     without = spread(moved(axis, values))
-    assert with_rule < 2.0
-    assert without > 1.4 * with_rule
+    assert with_rule < 2.5
+    assert without > 1.5 * with_rule
 
 
 def test_schedule_rises_stays_and_falls():
