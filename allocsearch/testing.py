@@ -253,8 +253,8 @@ def _check_compiled_once(network: ParallelExperts) -> None:
     _require(traces == 1, f"{_label(network)}: the second call traces again")
 
 
-def _check_bounded(allocation: Allocation, grid: tuple[int, ...], n_steps: int) -> None:
-    largest = float(carry_rms(_network(allocation, grid), n_steps).max())
+def _check_bounded(network: ParallelExperts, n_steps: int) -> None:
+    largest = float(carry_rms(network, n_steps).max())
     _require(
         math.isfinite(largest) and largest < 100.0,
         f"{_label(network)}: the carry reaches an rms of {largest:.3g} within "
