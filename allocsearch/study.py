@@ -22,6 +22,7 @@ from allocsearch.config import StudyConfig, load_config, parse
 from allocsearch.errors import (
     AllocsearchError,
     CheckpointError,
+    DataError,
     StudyError,
     unknown_name,
 )
@@ -414,7 +415,11 @@ class _Runner:
             if metrics is None:
                 self.observer.note(f"scoring {trial.allocation.label} on test data")
                 path = self.study.directory / trial.checkpoint
-                scores = evaluate_checkpoint(path, cells[key].setting.task, "test")
+                try:
+                    scores = evaluate_checkpoint(path, cells[key].setting.task, "test")
+                except DataError as error:
+                    self.observer.note(f"there are no test scores: {error}")
+                    continue
                 metrics = {n: fmean(s[n] for s in scores) for n in scores[0]}
             entries.append({"key": key, "number": trial.number, "metrics": metrics})
         write_json(self.study.directory / "finalists.json", entries)

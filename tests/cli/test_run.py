@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from allocsearch import registry
+from allocsearch.errors import DataError
 from allocsearch_statetrack.task import StateTrack
 
 OUTCOME = ("budget", "expert", "arm", "number", "depth", "n_experts", "width", "score")
@@ -139,6 +140,30 @@ def test_exit_1_when_every_trial_fails(cli, tmp_path, tiny):
     answer = cli("evaluate", "lost", "recurrent/0", "--directory", tmp_path)
     assert answer.code == 1
     assert "failed" in answer.err
+
+
+class Untested(StateTrack):
+    """A task without test data."""
+
+    def score(self, model, split):
+        if split == "test":
+            raise DataError("there is no 'test' split")
+        return super().score(model, split)
+
+    def manifest(self):
+        return {k: v for k, v in super().manifest().items() if k != "test"}
+
+
+def test_a_task_without_test_data_says_so(cli, tmp_path, tiny):
+    registry.register("task", "untested", Untested)
+    try:
+        flags = [flag if flag != "statetrack" else "untested" for flag in tiny]
+        answer = cli("run", *flags, "--directory", tmp_path)
+    finally:
+        registry.unregister("task", "untested")
+    assert answer.code == 0
+    assert "there are no test scores: there is no 'test' split" in answer.err
+    assert "no test data" in answer.out
 
 
 def test_heavy_budget_without_a_terminal_needs_yes(cli, tmp_path):
