@@ -17,15 +17,20 @@ _TINY = NamedBudget(
         "levels": {"interior": [5, 5], "n_boxes": 1},
         "environment": {
             "keep_border": False,
-            "step_limit": [30, 60],
+            "step_limit": [10, 60],
             "evaluation_step_limit": 60,
         },
-        "n_envs": 64,
+        # Short credit: at random play the last pushes carry nearly all the signal.
+        "loss": {"kind": "ppo", "discount": 0.95, "trace_decay": 0.9},
+        "n_envs": 128,
         "unroll": 16,
         "unrolls_per_chunk": 4,
+        "n_epochs": 2,
+        "n_minibatches": 2,
     },
-    training={"horizon": 200_000, "n_seeds": 1},
-    search={"n_trials": 8},
+    training={"horizon": 100_000, "n_seeds": 1},
+    search={"n_trials": 6},
+    space={"depths": [1, 2, 4, 8], "n_experts": [1, 2, 4, 8, 16]},
 )
 _FULL_TRAINING = {"horizon": 50_000_000, "n_seeds": 3}
 
