@@ -36,6 +36,15 @@ def load_splits(config: SokobanConfig) -> dict[str, LevelSet]:
     return splits
 
 
+def generated_shape(config: SokobanConfig) -> tuple[int, int] | None:
+    """The board size of generated levels; None where levels come from files."""
+    if config.data is not None:
+        return None
+    border = 2 if config.environment.keep_border else 0
+    height, width = config.levels.interior
+    return height + border, width + border
+
+
 def describe(splits: Mapping[str, LevelSet]) -> dict[str, Any]:
     """Source, size and hash of each split, JSON-ready."""
     return {

@@ -1,7 +1,7 @@
 """Sokoban as a task: actor–critic training on device, greedy evaluation on levels."""
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -25,6 +25,7 @@ from allocsearch.tasks.sokoban.environment import (
     Levels,
 )
 from allocsearch.tasks.sokoban.evaluation import play_greedily, play_randomly
+from allocsearch.tasks.sokoban.levels import LevelSet
 from allocsearch.tasks.sokoban.modules import Encoder, FlattenHead, PoolHead
 from allocsearch.tasks.sokoban.rollout import Experience, Stream, start, unroll
 
@@ -46,13 +47,17 @@ class Sokoban(TrainedTask):
     def __init__(self, config: SokobanConfig):
         """See `Task.__init__`."""
         self.config = config
-        self._splits = data.load_splits(config)
         limits = config.environment
-        shape = self._splits["train"].shape
+        # Levels are generated on first use, so that a space is listed without them.
+        shape = data.generated_shape(config) or self._splits["train"].shape
         self.environment = Environment(shape, limits.step_limit)
         self._evaluation = Environment(shape, limits.evaluation_step_limit)
         self.levels = cache(self._device_levels)
         self._baseline = cache(self._play_randomly)
+
+    @cached_property
+    def _splits(self) -> dict[str, LevelSet]:
+        return data.load_splits(self.config)
 
     @property
     def positions(self) -> tuple[int, ...]:
