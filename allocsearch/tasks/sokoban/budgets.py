@@ -28,9 +28,9 @@ _TINY = NamedBudget(
         "n_epochs": 2,
         "n_minibatches": 2,
     },
-    training={"horizon": 60_000, "n_seeds": 1},
-    search={"n_trials": 6},
-    space={"depths": [1, 2, 4, 8], "n_experts": [1, 2, 4, 8]},
+    training={"horizon": 40_000, "n_seeds": 1},
+    search={"n_trials": 4},
+    space={"depths": [1, 2, 4, 8], "n_experts": [1, 2, 4]},
 )
 _FULL_TRAINING = {"horizon": 50_000_000, "n_seeds": 3}
 
