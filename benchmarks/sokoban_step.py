@@ -111,7 +111,7 @@ def measure(case: Case, rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Sokoban training step")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--skip-environment", action="store_true")
     arguments = parser.parse_args()
