@@ -17,18 +17,18 @@ _TINY = NamedBudget(
         "levels": {"interior": [5, 5], "n_boxes": 1},
         "environment": {
             "keep_border": False,
-            "step_limit": [10, 60],
+            "step_limit": [10, 30],
             "evaluation_step_limit": 60,
         },
         # Short credit: at random play the last pushes carry nearly all the signal.
-        "loss": {"kind": "ppo", "discount": 0.95, "trace_decay": 0.9},
+        "loss": {"kind": "ppo", "discount": 0.95, "trace_decay": 0.8},
         "n_envs": 128,
         "unroll": 16,
         "unrolls_per_chunk": 4,
         "n_epochs": 2,
-        "n_minibatches": 2,
+        "n_minibatches": 4,
     },
-    training={"horizon": 40_000, "n_seeds": 1},
+    training={"horizon": 40_000, "n_seeds": 1, "learning_rate": 3e-4},
     search={"n_trials": 4},
     space={"depths": [1, 2, 4, 8], "n_experts": [1, 2, 4]},
 )
