@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from allocsearch.aggregations.protocol import Aggregation, heard
+from allocsearch.aggregations.protocol import Aggregation
 
 
 class SqrtSum(Aggregation):
@@ -16,4 +16,4 @@ class SqrtSum(Aggregation):
         self, u: Float[Array, "e *grid d"], members: np.ndarray
     ) -> Float[Array, "r *grid d"]:
         """See `Aggregation.__call__`."""
-        return heard(u, members).sum(axis=1) * float(members.shape[1]) ** -0.5
+        return u[members].sum(axis=1) * float(members.shape[1]) ** -0.5
