@@ -5,6 +5,7 @@ proposals are aggregated and move the state. Recurrent networks carry the top st
 the experts' memories to the next external step.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -51,6 +52,7 @@ class Level(eqx.Module):
     n_experts: int = eqx.field(static=True)
     n_members: int = eqx.field(static=True)
     fused: bool = eqx.field(static=True)
+    wide: bool = eqx.field(static=True, default=False)
 
     def __call__(
         self, state: Array | None, z: Array, memories: PyTree, context: PyTree
@@ -70,11 +72,21 @@ class Level(eqx.Module):
         if isinstance(self.experts, ContextExpert):
             u, memories, context = self._with_context(read, memories, context)
         elif self.fused and self._is_shared(read):
-            u, memories = self.experts.fused(_first(read), memories)
+            experts = self.experts if self.wide else self.experts.widened()
+            u, memories = experts.fused(_first(read), memories)
         else:
             each = jax.vmap(lambda e, r, m: e(r, m), in_axes=(0, self._axis(read), 0))
             u, memories = each(self.experts, self._spread(read), memories)
         return self.aggregation(u, self.members), memories, context
+
+    def widened(self) -> "Level":
+        """The same level, its experts laid side by side once for many steps.
+
+        For a level whose experts all read the same state.
+        """
+        if not self.fused or self.wide:
+            return self
+        return replace(self, experts=self.experts.widened(), wide=True)
 
     @property
     def members(self) -> np.ndarray:
@@ -142,12 +154,14 @@ class ParallelExperts(eqx.Module):
         levels: the other levels, stacked on a leading axis.
         carry_scale: gain of the norm on the carried state; None if not recurrent.
         head_scale: gain of the norm that the head reads through.
+        fresh: memories and context at the start of a stream, in a `widened` network.
     """
 
     first: Level | None
     levels: Level | None
     carry_scale: Float[Array, " d"] | None
     head_scale: Float[Array, " d"]
+    fresh: tuple[PyTree, PyTree] | None
     allocation: Allocation = eqx.field(static=True)
     grid: tuple[int, ...] = eqx.field(static=True)
     lean: bool = eqx.field(static=True)
@@ -200,6 +214,7 @@ class ParallelExperts(eqx.Module):
         ones = jnp.ones(allocation.width)
         self.carry_scale = ones if allocation.recurrent else None
         self.head_scale = ones
+        self.fresh = None
 
     @property
     def n_states(self) -> int:
@@ -253,9 +268,29 @@ class ParallelExperts(eqx.Module):
         Returns:
             The carry after the last step, and what the head reads at each.
         """
+        wide = self.widened()
         if not self.allocation.recurrent and not jax.tree.leaves(carry):
-            return carry, jax.vmap(lambda x: self.step(carry, x, False)[1])(z)
-        return jax.lax.scan(lambda c, x: self.step(c, x[0], x[1]), carry, (z, reset))
+            return carry, jax.vmap(lambda x: wide.step(carry, x, False)[1])(z)
+        return jax.lax.scan(lambda c, x: wide.step(c, x[0], x[1]), carry, (z, reset))
+
+    def widened(self) -> "ParallelExperts":
+        """The same network with what depends on parameters alone done beforehand.
+
+        For a loop over steps; it has the gradients, but not the parameters, of this.
+        """
+        if self.fresh is not None:
+            return self
+        fresh = self._init_memories(), self._init_context()
+        first = None if self.first is None else self.first.widened()
+        levels = self.levels
+        if levels is not None and self.n_states == 1:
+            levels = eqx.filter_vmap(Level.widened)(levels)
+        return eqx.tree_at(
+            lambda s: (s.first, s.levels, s.fresh),
+            self,
+            (first, levels, fresh),
+            is_leaf=lambda x: x is None,
+        )
 
     def _through(
         self, state: Array, z: Array, memories: PyTree, context: PyTree
@@ -304,9 +339,13 @@ class ParallelExperts(eqx.Module):
         return jnp.zeros((self.n_states, *self.grid, self.allocation.width))
 
     def _init_memories(self) -> PyTree:
+        if self.fresh is not None:
+            return self.fresh[0]
         return self._per_level(Level.init_memories)
 
     def _init_context(self) -> PyTree:
+        if self.fresh is not None:
+            return self.fresh[1]
         return self._per_level(Level.init_context)
 
     def _per_level(self, make: Any) -> PyTree:
@@ -377,6 +416,10 @@ class Model(eqx.Module):
     def init_carry(self) -> Carry:
         """The carry at the start of a stream."""
         return self.core.init_carry()
+
+    def widened(self) -> "Model":
+        """The same model, its core ready for many steps."""
+        return Model(self.encoder, self.core.widened(), self.head)
 
     def step(
         self, carry: Carry, observation: PyTree, reset: Bool[Array, ""] | bool

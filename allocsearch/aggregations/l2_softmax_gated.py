@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from allocsearch.aggregations.gates import Gates
-from allocsearch.aggregations.protocol import Aggregation
+from allocsearch.aggregations.protocol import Aggregation, heard
 
 
 class L2SoftmaxGated(Aggregation):
@@ -23,4 +23,4 @@ class L2SoftmaxGated(Aggregation):
         """See `Aggregation.__call__`."""
         alpha = self.gates(u, members)
         length = jnp.sqrt(jnp.square(alpha).sum(axis=1))
-        return (alpha * u[members]).sum(axis=1) / length
+        return (alpha * heard(u, members)).sum(axis=1) / length

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from allocsearch.aggregations.protocol import Aggregation
+from allocsearch.aggregations.protocol import Aggregation, heard
 
 
 class Mean(Aggregation):
@@ -16,4 +16,4 @@ class Mean(Aggregation):
         self, u: Float[Array, "e *grid d"], members: np.ndarray
     ) -> Float[Array, "r *grid d"]:
         """See `Aggregation.__call__`."""
-        return u[members].mean(axis=1)
+        return heard(u, members).mean(axis=1)

@@ -32,6 +32,15 @@ class Aggregation(eqx.Module):
         """
 
 
+def heard(
+    u: Float[Array, "e *grid d"], members: np.ndarray
+) -> Float[Array, "r n *grid d"]:
+    """The proposals that each group hears; a view where one group hears everyone."""
+    if np.array_equal(members, np.arange(len(u))[None]):
+        return u[None]
+    return u[members]
+
+
 class AggregationFactory(Protocol):
     """The constructor that an entry point of `allocsearch.aggregations` names."""
 

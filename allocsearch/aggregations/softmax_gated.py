@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from allocsearch.aggregations.gates import Gates
-from allocsearch.aggregations.protocol import Aggregation
+from allocsearch.aggregations.protocol import Aggregation, heard
 
 
 class SoftmaxGated(Aggregation):
@@ -20,4 +20,4 @@ class SoftmaxGated(Aggregation):
         self, u: Float[Array, "e *grid d"], members: np.ndarray
     ) -> Float[Array, "r *grid d"]:
         """See `Aggregation.__call__`."""
-        return (self.gates(u, members) * u[members]).sum(axis=1)
+        return (self.gates(u, members) * heard(u, members)).sum(axis=1)

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from allocsearch.aggregations.protocol import Aggregation
+from allocsearch.aggregations.protocol import Aggregation, heard
 
 
 class SqrtSum(Aggregation):
@@ -16,4 +16,4 @@ class SqrtSum(Aggregation):
         self, u: Float[Array, "e *grid d"], members: np.ndarray
     ) -> Float[Array, "r *grid d"]:
         """See `Aggregation.__call__`."""
-        return u[members].sum(axis=1) * float(members.shape[1]) ** -0.5
+        return heard(u, members).sum(axis=1) * float(members.shape[1]) ** -0.5

@@ -4,12 +4,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from allocsearch.errors import ConfigError
-from allocsearch.experts.layers import concatenate, conv, init_weight, wide_conv
+from allocsearch.experts.layers import (
+    concatenate,
+    conv,
+    init_weight,
+    sigmoid,
+    wide_conv,
+    widen,
+)
 from allocsearch.experts.protocol import ExpertSpec, FusedExpert, LevelShape, Read
 
 
@@ -46,6 +52,7 @@ class ConvGLU(ExpertSpec):
         return ConvGLUBlock(
             weight=init_weight(key, shape, self.kernel**2 * c),
             bias=jnp.zeros((2, level.width)),
+            kernel=self.kernel,
             level=level,
         )
 
@@ -55,6 +62,7 @@ class ConvGLUBlock(FusedExpert):
 
     weight: Float[Array, "... k k c two_d"]
     bias: Float[Array, "... 2 d"]
+    kernel: int = eqx.field(static=True)
     level: LevelShape = eqx.field(static=True)
 
     def init_memory(self) -> Any:
@@ -64,16 +72,25 @@ class ConvGLUBlock(FusedExpert):
     def __call__(self, read: Read, memory: Any) -> tuple[Array, Any]:
         """See `Expert.__call__`."""
         flat = conv(concatenate(read), self.weight, self.level.form)
-        return _gate(
-            flat.reshape(*flat.shape[:2], *self.bias.shape) + self.bias
-        ), memory
+        return _gate(flat, self.bias.reshape(-1)), memory
+
+    def widened(self) -> "ConvGLUBlock":
+        """See `FusedExpert.widened`."""
+        wide = widen(self.weight, 2, self.level.form)
+        bias = jnp.moveaxis(self.bias, 0, 1).reshape(2, -1)
+        return ConvGLUBlock(wide, bias, self.kernel, self.level)
 
     def fused(self, read: Read, memories: Any) -> tuple[Array, Any]:
         """See `FusedExpert.fused`."""
-        wide = wide_conv(concatenate(read), self.weight, self.level.form)
-        both = wide.reshape(*wide.shape[:2], *self.bias.shape) + self.bias
-        return _gate(jnp.moveaxis(both, 2, 0)), memories
+        flat = wide_conv(concatenate(read), self.weight, self.kernel, self.level.form)
+        u = _gate(flat, self.bias.reshape(-1))
+        u = u.reshape(*u.shape[:2], -1, self.level.width)
+        return jnp.moveaxis(u, 2, 0), memories
 
 
-def _gate(both: Float[Array, "*grid 2 d"]) -> Float[Array, "*grid d"]:
-    return both[..., 0, :] * jax.nn.sigmoid(both[..., 1, :])
+def _gate(
+    flat: Float[Array, "h w two_d"], bias: Float[Array, " two_d"]
+) -> Float[Array, "h w d"]:
+    value, gate = jnp.split(flat, 2, axis=-1)
+    value_bias, gate_bias = jnp.split(bias, 2)
+    return (value + value_bias) * sigmoid(gate + gate_bias)

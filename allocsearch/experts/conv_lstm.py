@@ -9,7 +9,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from allocsearch.errors import ConfigError
-from allocsearch.experts.layers import concatenate, conv, init_weight, wide_conv
+from allocsearch.experts.layers import (
+    concatenate,
+    conv,
+    init_weight,
+    sigmoid,
+    wide_conv,
+    widen,
+)
 from allocsearch.experts.protocol import ExpertSpec, FusedExpert, LevelShape, Read
 
 
@@ -55,6 +62,7 @@ class ConvLSTM(ExpertSpec):
         return ConvLSTMCell(
             weight=init_weight(key, shape, self.kernel**2 * c),
             bias=bias,
+            kernel=self.kernel,
             level=level,
         )
 
@@ -64,6 +72,7 @@ class ConvLSTMCell(FusedExpert):
 
     weight: Float[Array, "... k k c gates_d"]
     bias: Float[Array, "... gates d"]
+    kernel: int = eqx.field(static=True)
     level: LevelShape = eqx.field(static=True)
 
     def init_memory(self) -> Any:
@@ -75,21 +84,43 @@ class ConvLSTMCell(FusedExpert):
     def __call__(self, read: Read, memory: Any) -> tuple[Array, Any]:
         """See `Expert.__call__`."""
         flat = conv(concatenate(read), self.weight, self.level.form)
-        return _cell(
-            flat.reshape(*flat.shape[:2], *self.bias.shape) + self.bias, memory
-        )
+        return _cell(flat, self.bias.reshape(-1), memory, len(self.bias))
+
+    def widened(self) -> "ConvLSTMCell":
+        """See `FusedExpert.widened`."""
+        n_gates = self.bias.shape[1]
+        wide = widen(self.weight, n_gates, self.level.form)
+        bias = jnp.moveaxis(self.bias, 0, 1).reshape(n_gates, -1)
+        return ConvLSTMCell(wide, bias, self.kernel, self.level)
 
     def fused(self, read: Read, memories: Any) -> tuple[Array, Any]:
         """See `FusedExpert.fused`."""
-        wide = wide_conv(concatenate(read), self.weight, self.level.form)
-        gates = wide.reshape(*wide.shape[:2], *self.bias.shape) + self.bias
-        return _cell(jnp.moveaxis(gates, 2, 0), memories)
+        n_gates, width = self.bias.shape[0], self.level.width
+        flat = wide_conv(concatenate(read), self.weight, self.kernel, self.level.form)
+        beside = jax.tree.map(_beside, memories)
+        u, cell = _cell(flat, self.bias.reshape(-1), beside, n_gates)
+        return jax.tree.map(lambda x: _apart(x, width), (u, cell))
 
 
-def _cell(gates: Float[Array, "*grid n d"], memory: Any) -> tuple[Array, Any]:
-    i, g, o = gates[..., 0, :], gates[..., 1, :], gates[..., 2, :]
-    cell = jax.nn.sigmoid(i) * jnp.tanh(g)
-    if isinstance(memory, tuple):
-        return jax.nn.sigmoid(o) * jnp.tanh(cell), ()
-    cell = cell + jax.nn.sigmoid(gates[..., 3, :]) * memory
-    return jax.nn.sigmoid(o) * jnp.tanh(cell), cell
+def _cell(
+    flat: Float[Array, "h w gates_d"],
+    bias: Float[Array, " gates_d"],
+    memory: Any,
+    n_gates: int,
+) -> tuple[Array, Any]:
+    # Slices before anything else: backwards they come last, as one concatenation.
+    gates = jnp.split(flat, n_gates, axis=-1)
+    i, g, o, *f = (x + b for x, b in zip(gates, jnp.split(bias, n_gates), strict=True))
+    cell = sigmoid(i) * jnp.tanh(g)
+    if not f:
+        return sigmoid(o) * jnp.tanh(cell), ()
+    cell = cell + sigmoid(f[0]) * memory
+    return sigmoid(o) * jnp.tanh(cell), cell
+
+
+def _beside(x: Float[Array, "e h w d"]) -> Float[Array, "h w e_d"]:
+    return jnp.moveaxis(x, 0, 2).reshape(*x.shape[1:3], -1)
+
+
+def _apart(x: Float[Array, "h w e_d"], width: int) -> Float[Array, "e h w d"]:
+    return jnp.moveaxis(x.reshape(*x.shape[:2], -1, width), 2, 0)

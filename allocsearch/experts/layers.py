@@ -76,13 +76,34 @@ def patches(x: Float[Array, "h w c"], k: int) -> Float[Array, "h w kkc"]:
     return jnp.concatenate(taps, axis=-1)
 
 
-def wide_conv(
-    x: Float[Array, "h w c"], weights: Float[Array, "e k k c f"], form: str
-) -> Float[Array, "h w e f"]:
-    """E convolutions of the same board, as one with E·f outputs."""
+def widen(
+    weights: Float[Array, "e k k c gates_d"], n_gates: int, form: str
+) -> Float[Array, "..."]:
+    """The weights of E convolutions side by side, as `wide_conv` takes them.
+
+    Outputs are in the order gates, experts, channels. For patches it is the transpose,
+    (outputs, k·k·c): its gradient is then a product that XLA runs as it stands on CPU.
+    """
     n, k, _, c, f = weights.shape
-    wide = jnp.moveaxis(weights, 0, 3).reshape(k, k, c, n * f)
-    return conv(x, wide, form).reshape(*x.shape[:2], n, f)
+    gates = weights.reshape(n, k, k, c, n_gates, f // n_gates)
+    wide = jnp.moveaxis(gates, 0, 4).reshape(k, k, c, n * f)
+    return wide.reshape(-1, n * f).T if form == "patches" else wide
+
+
+def wide_conv(
+    x: Float[Array, "h w c"], wide: Float[Array, "..."], kernel: int, form: str
+) -> Float[Array, "h w f"]:
+    """The convolutions of one board that `widen` put side by side."""
+    if form != "patches":
+        return conv(x, wide, form)
+    contract_last = (((2,), (1,)), ((), ()))
+    out = jax.lax.dot_general(patches(x, kernel), wide, contract_last)
+    return checkpoint_name(out, SAVED)
+
+
+def sigmoid(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """1 / (1 + exp(−x)), by the hyperbolic tangent, which is faster on CPU."""
+    return 0.5 * jnp.tanh(0.5 * x) + 0.5
 
 
 def project(

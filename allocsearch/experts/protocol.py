@@ -92,11 +92,20 @@ class Expert(eqx.Module):
 class FusedExpert(Expert):
     """An expert whose level is cheaper as one wide operation than as E small ones."""
 
+    def widened(self) -> "FusedExpert":
+        """The form of a level that `fused` is called on.
+
+        `self` has a leading axis E on every array. An implementation may lay weights
+        side by side here, which is then done once for many steps; as it stands,
+        nothing changes.
+        """
+        return self
+
     @abc.abstractmethod
     def fused(self, read: Read, memories: Any) -> tuple[Array, Any]:
         """All experts of a level on one example and one shared read.
 
-        `self` has a leading axis E on every array, as `memories` has.
+        `self` is what `widened` gave; `memories` has a leading axis E.
 
         Returns:
             The proposals, (E, *grid, d), and the memories; equal to `__call__` mapped

@@ -50,6 +50,7 @@ def play_greedily(model: Model, environment: Environment, levels: Levels) -> Epi
         environment: its step limit ends an unsolved level.
         levels: played side by side.
     """
+    acting = model.widened()
     carry = jax.tree.map(
         lambda x: jnp.broadcast_to(x, (len(levels), *x.shape)), model.init_carry()
     )
@@ -57,7 +58,7 @@ def play_greedily(model: Model, environment: Environment, levels: Levels) -> Epi
     def act(carry: PyTree, states: EnvState, time: Array) -> tuple[PyTree, Array]:
         del time
         observations = jax.vmap(environment.observe)(states)
-        step = jax.vmap(lambda c, o: model.step(c, o, False))
+        step = jax.vmap(lambda c, o: acting.step(c, o, False))
         carry, outputs = step(carry, observations)
         return carry, jnp.argmax(outputs.logits, axis=-1)
 

@@ -109,12 +109,14 @@ def unroll(
     noise = jax.random.gumbel(noise_key, (n_steps, n_envs, len(ACTIONS)))
     fresh = _new_episodes(environment, levels, (n_steps, n_envs), key=level_key)
 
+    acting = model.widened()
+
     def body(stream: Stream, drawn: tuple[Array, EnvState]) -> tuple[Stream, tuple]:
-        return _step(environment, model, stream, *drawn)
+        return _step(environment, acting, stream, *drawn)
 
     last, steps = jax.lax.scan(body, stream, (noise, fresh))
     observations, begins, actions, log_probs, values, transitions, counts = steps
-    _, _, outputs = _act(environment, model, last)
+    _, _, outputs = _act(environment, acting, last)
     experience = Experience(
         observations=observations,
         begins=begins,
