@@ -30,7 +30,11 @@ _TINY = NamedBudget(
     },
     training={"horizon": 40_000, "n_seeds": 1, "learning_rate": 3e-4},
     search={"n_trials": 4},
-    space={"depths": [1, 2, 4, 8], "n_experts": [1, 2, 4]},
+    space={
+        "depths": [1, 2, 4, 8],
+        "n_experts": [1, 2, 4],
+        "aggregations": ["mean", "sqrt_sum"],
+    },
 )
 _FULL_TRAINING = {"horizon": 50_000_000, "n_seeds": 3}
 
