@@ -7,7 +7,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from allocsearch.errors import ConfigError
 from allocsearch.experts.layers import (
     concatenate,
     conv,
@@ -16,7 +15,13 @@ from allocsearch.experts.layers import (
     wide_conv,
     widen,
 )
-from allocsearch.experts.protocol import ExpertSpec, FusedExpert, LevelShape, Read
+from allocsearch.experts.protocol import (
+    ExpertSpec,
+    FusedExpert,
+    LevelShape,
+    Read,
+    check_odd,
+)
 
 
 @dataclass(frozen=True)
@@ -35,10 +40,7 @@ class ConvGLU(ExpertSpec):
     grid_ndims: ClassVar = (2,)
 
     def __post_init__(self) -> None:
-        if self.kernel < 1 or self.kernel % 2 == 0:
-            raise ConfigError(
-                f"option 'kernel' is {self.kernel}: give an odd number, 1 or more"
-            )
+        check_odd(kernel=self.kernel)
 
     def flops(self, level: LevelShape) -> int:
         """2·k²·positions·(2d·2d) in full; see `ExpertSpec.flops`."""

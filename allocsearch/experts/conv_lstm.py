@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from allocsearch.errors import ConfigError
 from allocsearch.experts.layers import (
     concatenate,
     conv,
@@ -17,7 +16,13 @@ from allocsearch.experts.layers import (
     wide_conv,
     widen,
 )
-from allocsearch.experts.protocol import ExpertSpec, FusedExpert, LevelShape, Read
+from allocsearch.experts.protocol import (
+    ExpertSpec,
+    FusedExpert,
+    LevelShape,
+    Read,
+    check_odd,
+)
 
 
 @dataclass(frozen=True)
@@ -38,10 +43,7 @@ class ConvLSTM(ExpertSpec):
     grid_ndims: ClassVar = (2,)
 
     def __post_init__(self) -> None:
-        if self.kernel < 1 or self.kernel % 2 == 0:
-            raise ConfigError(
-                f"option 'kernel' is {self.kernel}: give an odd number, 1 or more"
-            )
+        check_odd(kernel=self.kernel)
 
     def n_gates(self, level: LevelShape) -> int:
         """Four, or three where there is no cell to forget."""

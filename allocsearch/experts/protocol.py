@@ -226,3 +226,16 @@ def check_positive(**values: float) -> None:
     for name, value in values.items():
         if value <= 0:
             raise ConfigError(f"option {name!r} is {value!r}: give a positive number")
+
+
+def check_odd(**values: int) -> None:
+    """Refuse options that are not odd and at least 1, by name.
+
+    Raises:
+        ConfigError: the first one that is not.
+    """
+    for name, value in values.items():
+        if value < 1 or value % 2 == 0:
+            raise ConfigError(
+                f"option {name!r} is {value}: give an odd number, 1 or more"
+            )
