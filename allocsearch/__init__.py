@@ -7,7 +7,7 @@ analysis of finished studies stay fast.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from allocsearch.version import __version__ as __version__
 
 _HOME = {
     "Allocation": "allocsearch.allocation",

@@ -20,8 +20,8 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import PyTree
 
-from allocsearch import __version__
 from allocsearch.errors import CheckpointError, StudyError
+from allocsearch.version import __version__
 
 FORMAT = 1
 

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from allocsearch import __version__
+from allocsearch.version import __version__
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "optuna", "numpy")
 

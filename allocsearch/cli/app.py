@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from allocsearch import __version__
 from allocsearch.cli import exits
 from allocsearch.cli.commands.doctor import doctor
 from allocsearch.cli.commands.evaluate import evaluate
@@ -22,6 +21,7 @@ from allocsearch.cli.commands.space import space
 from allocsearch.cli.commands.status import status
 from allocsearch.cli.commands.train import train
 from allocsearch.cli.commands.trials import trials
+from allocsearch.version import __version__
 
 # Typer carries its own copy of Click, older versions use the installed one.
 ClickException: type[Exception] = typer.BadParameter.__mro__[2]
