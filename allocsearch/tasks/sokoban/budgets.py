@@ -21,14 +21,18 @@ _TINY = NamedBudget(
             "evaluation_step_limit": 60,
         },
         # Short credit: at random play the last pushes carry nearly all the signal.
-        "loss": {"kind": "ppo", "discount": 0.95, "trace_decay": 0.8},
+        "loss": {
+            "kind": "ppo",
+            "discount": 0.95,
+            "trace_decay": 0.8,
+            "entropy": 0.04,
+        },
         "n_envs": 128,
         "unroll": 16,
         "unrolls_per_chunk": 4,
-        "n_epochs": 2,
         "n_minibatches": 4,
     },
-    training={"horizon": 40_000, "n_seeds": 1, "learning_rate": 3e-4},
+    training={"horizon": 100_000, "n_seeds": 1, "learning_rate": 1e-3},
     search={"n_trials": 4},
     space={
         "depths": [1, 2, 4, 8],
