@@ -8,6 +8,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from allocsearch.version import __version__ as __version__
+from allocsearch.xla_flags import avoid_ynnpack
+
+avoid_ynnpack()
 
 _HOME = {
     "Allocation": "allocsearch.allocation",

@@ -23,28 +23,31 @@ from allocsearch.work import Audit, Work
 # One operation per element of the result.
 _ELEMENTWISE = frozenset(
     """abs acos acosh add add_any and asin asinh atan atan2 atanh cbrt ceil clamp cos
-    cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow
-    is_finite le lgamma log log1p logistic lt max min mul ne neg nextafter not or
-    population_count clz pow rem round rsqrt select_and_scatter_add select_n
-    shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square
-    sub tan tanh xor mul_add random_bits threefry2x32 random_gamma nextafter
-    bessel_i0e bessel_i1e""".split()
+    cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma
+    igamma_grad_a igammac integer_pow is_finite le le_to lgamma log log1p log2
+    logistic lt lt_to max min mul ne neg nextafter not one_minus_square or polygamma
+    population_count clz pow regularized_incomplete_beta rem round rsqrt
+    select_and_scatter_add select_n shift_left shift_right_arithmetic
+    shift_right_logical sign sin sinh sqrt square sub tan tanh xor mul_add
+    random_bits rng_bit_generator rng_uniform threefry2x32 random_gamma nextafter
+    bessel_i0e bessel_i1e zeta""".split()
 )
 # One operation per element that is read.
 _REDUCTIONS = frozenset(
     """reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor
     argmax argmin cumsum cumprod cummax cummin cumlogsumexp sort top_k reduce_window
     reduce_window_sum reduce_window_max reduce_window_min reduce_precision
-    scatter-add scatter_add scatter-mul scatter_mul""".split()
+    scatter-add scatter_add scatter-mul scatter_mul scatter-max scatter_max
+    scatter-min scatter_min""".split()
 )
 # Movement of values, not arithmetic.
 _FREE = frozenset(
     """bitcast_convert_type broadcast broadcast_in_dim concatenate convert_element_type
-    copy copy_p device_put dynamic_slice dynamic_update_slice expand_dims gather iota
-    name optimization_barrier pad real imag complex reshape rev scatter slice split
-    squeeze stop_gradient transpose select_and_gather_add random_seed random_wrap
-    random_unwrap random_fold_in random_split sharding_constraint create_token
-    mesh_cast pvary""".split()
+    conj copy copy_p device_put dynamic_slice dynamic_update_slice empty empty2
+    expand_dims gather iota name optimization_barrier pad real imag complex reshape
+    rev scatter slice split squeeze stop_gradient transpose select_and_gather_add
+    random_seed random_wrap random_unwrap random_fold_in random_split
+    sharding_constraint create_token mesh_cast pvary""".split()
 )
 
 

@@ -37,7 +37,6 @@ _TINY = NamedBudget(
     space={
         "depths": [1, 2, 4, 8],
         "n_experts": [1, 2, 4],
-        "aggregations": ["mean", "sqrt_sum"],
     },
 )
 _FULL_TRAINING = {"horizon": 50_000_000, "n_seeds": 3}

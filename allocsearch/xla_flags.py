@@ -1,0 +1,26 @@
+"""A flag that XLA needs before its first use in a process."""
+
+import os
+from importlib import metadata
+
+_YNNPACK = "--xla_cpu_experimental_ynn_fusion_type"
+
+
+def avoid_ynnpack() -> None:
+    """Keep jaxlib 0.10 from computing matrix products with YNNPACK on CPUs.
+
+    Its transposes there read outside their buffers at some small shapes and end the
+    process with SIGSEGV (seen in training a non-recurrent `conv_lstm` of L 8, E 2,
+    d 6); jaxlib 0.11.2 and 0.12.0 do not. Has no effect once a backend is in use, and
+    leaves the flag alone where `XLA_FLAGS` already has it.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if _YNNPACK not in flags and _jaxlib_version().startswith("0.10."):
+        os.environ["XLA_FLAGS"] = f"{flags} {_YNNPACK}=".strip()
+
+
+def _jaxlib_version() -> str:
+    try:
+        return metadata.version("jaxlib")
+    except metadata.PackageNotFoundError:
+        return ""
