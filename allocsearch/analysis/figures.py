@@ -167,10 +167,10 @@ def _add_legend(figure: "Figure") -> None:
 
 
 def _add_legends(figure: "Figure") -> None:
-    """A legend in every panel, whose winners differ."""
+    """A legend below every panel, whose winners differ, clear of curves and labels."""
     for axes in figure.axes:
         if axes.get_legend_handles_labels()[1]:
-            axes.legend(loc="best")
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
 def _draw_frame(axes: "Axes", frame: Frame, values: list[float]) -> None:

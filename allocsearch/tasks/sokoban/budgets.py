@@ -29,7 +29,6 @@ _TINY = NamedBudget(
         },
         "n_envs": 128,
         "unroll": 16,
-        "unrolls_per_chunk": 4,
         "n_minibatches": 4,
     },
     training={"horizon": 100_000, "n_seeds": 1, "learning_rate": 1e-3},
