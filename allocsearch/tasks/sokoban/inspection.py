@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from allocsearch.tasks.protocol import DataReport
-from allocsearch.tasks.sokoban.board_text import BOX, size
+from allocsearch.tasks.sokoban.board_text import size
 from allocsearch.tasks.sokoban.level_files import (
     SPLITS,
     FileEntry,
@@ -142,14 +142,11 @@ def _packed(
 
 def _summary(group: _Group) -> dict[str, Any]:
     levels = group.levels
-    n_boxes = np.zeros(0, int)
-    if levels is not None:
-        n_boxes = np.count_nonzero(levels.boards & BOX, axis=(1, 2))
     return {
         "files": len(group.files),
         "levels": 0 if levels is None else len(levels),
         "boards": [size(shape) for shape in group.shapes],
-        "boxes": [int(n) for n in np.unique(n_boxes)],
+        "boxes": [] if levels is None else levels.box_counts(),
         "problems": len(group.problems),
     }
 

@@ -1,6 +1,7 @@
 """Level files on disk: which ones a path means, and what they hold."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -46,7 +47,7 @@ def level_files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise DataError(f"{path}: no such file or directory of levels")
-    files = sorted(file for file in path.rglob("*") if _is_level_file(file, path))
+    files = sorted(_walk(path))
     if not files:
         raise DataError(
             f"{path}: this directory holds no level files ({', '.join(SUFFIXES)})"
@@ -199,7 +200,7 @@ def _whole(root: Path, split: str) -> Path:
                 f"{root}: no {split!r} split here: name one collection, such as "
                 f"{collections[-1]}"
             )
-        if not any(_is_level_file(file, root) for file in root.rglob("*")):
+        if not any(_walk(root)):
             raise DataError(
                 f"{root}: no {split!r} split (found nothing): add level files as "
                 f"{root / split / '000.txt'} or choose another collection"
@@ -213,6 +214,21 @@ def _whole(root: Path, split: str) -> Path:
     )
 
 
-def _is_level_file(file: Path, root: Path) -> bool:
-    hidden = any(part.startswith(".") for part in file.relative_to(root).parts)
-    return file.suffix.lower() in SUFFIXES and not hidden and file.is_file()
+def _walk(path: Path) -> Iterator[Path]:
+    """Level files below a directory, links to directories followed once each."""
+    entered: set[str] = set()
+    for folder, folders, names in os.walk(path, onerror=_refuse, followlinks=True):
+        entered.add(os.path.realpath(folder))
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".")
+            and os.path.realpath(Path(folder, name)) not in entered
+        ]
+        for name in names:
+            if Path(name).suffix.lower() in SUFFIXES and not name.startswith("."):
+                yield Path(folder, name)
+
+
+def _refuse(error: OSError) -> None:
+    raise DataError(f"{error.filename}: cannot be read: {error.strerror}") from error

@@ -127,12 +127,20 @@ def load_levels(
 
 
 def cache_directory() -> Path:
-    """Where packs are: ``$ALLOCSEARCH_CACHE_DIR``, or in ``$XDG_CACHE_HOME``."""
+    """Where packs are: ``$ALLOCSEARCH_CACHE_DIR``, or in the user's cache directory.
+
+    That is ``$XDG_CACHE_HOME`` or ``~/.cache``, or for a user without a home the
+    directory of temporary files.
+    """
     own = os.environ.get("ALLOCSEARCH_CACHE_DIR")
     if own:
         return Path(own)
     shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "allocsearch"
+    try:
+        caches = Path(shared) if shared else Path.home() / ".cache"
+    except RuntimeError:
+        caches = Path(tempfile.gettempdir())
+    return caches / "allocsearch"
 
 
 def pack_path(files: Sequence[Path]) -> Path:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -77,19 +78,19 @@ class LevelSet:
         """Board height and width."""
         return (self.boards.shape[1], self.boards.shape[2])
 
-    @property
+    @cached_property
     def walls(self) -> np.ndarray:
-        """bool `[N, H, W]`, computed anew."""
+        """bool `[N, H, W]`, computed on first use."""
         return (self.boards & WALL) != 0
 
-    @property
+    @cached_property
     def goals(self) -> np.ndarray:
-        """bool `[N, H, W]`, computed anew."""
+        """bool `[N, H, W]`, computed on first use."""
         return (self.boards & GOAL) != 0
 
-    @property
+    @cached_property
     def boxes(self) -> np.ndarray:
-        """bool `[N, H, W]`, computed anew."""
+        """bool `[N, H, W]`, computed on first use."""
         return (self.boards & BOX) != 0
 
     def codes_with_player(self) -> np.ndarray:
@@ -98,6 +99,11 @@ class LevelSet:
         flat = codes.reshape(len(self), -1)
         flat[np.arange(len(self)), self.players] |= PLAYER
         return codes
+
+    def box_counts(self) -> list[int]:
+        """How many boxes a level may have, in ascending order."""
+        counts = np.count_nonzero(self.boards & BOX, axis=(1, 2))
+        return [int(n) for n in np.unique(counts)]
 
     def text(self, index: int) -> str:
         """One level as rows of XSB characters."""
@@ -135,7 +141,7 @@ class LevelSet:
         """
         if min(self.shape) < 3:
             raise DataError(f"{self.source}: a board of {self.shape} has no interior")
-        closed = border_is_wall(self.walls)
+        closed = border_is_wall((self.boards & WALL) != 0)
         if not np.all(closed):
             bad = int(np.argmin(closed))
             raise DataError(

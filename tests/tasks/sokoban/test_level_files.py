@@ -75,9 +75,19 @@ def test_what_cannot_be_read(tmp_path):
     assert len(read_levels(tmp_path, max_levels=2)) == 2
     with pytest.raises(DataError, match="max_levels"):
         read_levels(tmp_path, max_levels=0)
-    (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
     (tmp_path / "001.txt").unlink()
-    assert len(read_levels(tmp_path)) == 2
+    (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"gone\.txt: cannot be read: No such file"):
+        read_levels(tmp_path)
+
+
+def test_links_to_directories_are_followed_once(tmp_path):
+    levels = write_levels(tmp_path / "elsewhere/more/0.txt", 3)
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/train").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/more/loop").symlink_to(tmp_path / "elsewhere")
+    for path in ("set", "set/train"):
+        assert same(read_levels(tmp_path / path), levels)
 
 
 def test_splits(tmp_path):

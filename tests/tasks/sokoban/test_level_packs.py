@@ -2,6 +2,7 @@
 
 import os
 import random
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +170,12 @@ def test_where_packs_are(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert cache_directory() == tmp_path / "home/.cache/allocsearch"
+
+    def homeless() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert cache_directory() == Path(tempfile.gettempdir(), "allocsearch")
     assert pack_path([tmp_path / "a"]) != pack_path([tmp_path / "b"])
 
 
