@@ -94,8 +94,13 @@ def outside(board: np.ndarray) -> np.ndarray:
     return reached
 
 
-def broken_rule(board: np.ndarray) -> str | None:
-    """Why a board of bit codes `[H, W]` is no level, or None."""
+def broken_rule(board: np.ndarray, beyond: np.ndarray) -> str | None:
+    """Why a board of bit codes `[H, W]` is no level, or None.
+
+    Args:
+        board: the board.
+        beyond: bool `[H, W]`, what is `outside` of it.
+    """
     n_players, n_boxes, n_goals = (
         int(np.count_nonzero(board & bit)) for bit in (PLAYER, BOX, GOAL)
     )
@@ -108,10 +113,9 @@ def broken_rule(board: np.ndarray) -> str | None:
         )
     if not np.any((board & (BOX | GOAL)) == BOX):
         return "a level must not be solved at the start, but every box is on a goal"
-    beyond = board[outside(board)]
-    if np.any(beyond & PLAYER):
+    if np.any(board[beyond] & PLAYER):
         return "the player must be enclosed by walls, but can reach the board's edge"
-    if np.any(beyond):
+    if np.any(board[beyond]):
         return "boxes and goals must lie within the walls, but one lies outside"
     return None
 

@@ -37,6 +37,7 @@ from allocsearch.tasks.sokoban.levels import LevelSet, largest
 MIN_BYTES = 4 * 2**20
 """Files of less text in all are parsed in moments and not packed unasked."""
 
+# The number counts up when a text comes to be read, or a level packed, otherwise.
 _MAGIC = b"allocsearch levels 1\n"
 _BITS = (WALL, GOAL, BOX)
 _LEVELS_AT_ONCE = 2**15

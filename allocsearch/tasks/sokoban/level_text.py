@@ -29,7 +29,8 @@ from allocsearch.tasks.sokoban.board_text import (
     size,
 )
 
-_ROW_CHARACTERS = frozenset(CHARACTERS + "0123456789|")
+_PLAIN = frozenset(CHARACTERS)
+_ROW_CHARACTERS = _PLAIN | frozenset("0123456789|")
 _FLOOR = " -_"
 _KEY = re.compile(r"\s*[A-Za-z][\w /-]*:")
 _COMMENT_BEGIN = re.compile(r"\s*comment\s*:", re.IGNORECASE)
@@ -192,10 +193,11 @@ def _board_of(block: Sequence[tuple[int, str]], origin: str) -> np.ndarray | Pro
     if len(rows) > MAX_SIDE:
         return Problem(origin, block[0][0], _too_large(f"{len(rows)} rows"))
     board = board_of_rows(rows)
-    broken = broken_rule(board)
+    beyond = outside(board)
+    broken = broken_rule(board, beyond)
     if broken:
         return Problem(origin, block[0][0], broken)
-    board[outside(board)] = WALL
+    board[beyond] = WALL
     return board
 
 
@@ -212,6 +214,8 @@ class _Fault:
 def _rows_of(line: str) -> list[str] | _Fault:
     """The rows that a line stands for: one, or several that ``|`` ends."""
     line = line.rstrip()
+    if len(line) <= MAX_SIDE and _PLAIN.issuperset(line):
+        return [line]
     for char in line:
         if char not in _ROW_CHARACTERS:
             return _Fault(
