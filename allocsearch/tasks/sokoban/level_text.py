@@ -162,8 +162,8 @@ def _kind(line: str) -> str:
             return "row"
         return "perhaps" if any(char in solid for char in "*.") else "text"
     n_board = sum(char in "#@$+*." for char in solid)
-    spoilt = "#" in solid and (solid[0] == "#" or 2 * n_board >= len(solid))
-    return "row" if spoilt else "text"
+    spoilt = solid.startswith("#") or 2 * n_board >= len(solid)
+    return "row" if spoilt and any(char in solid for char in "#@$") else "text"
 
 
 _WITHOUT_FLOOR = str.maketrans("", "", _FLOOR + "\t")
