@@ -15,10 +15,10 @@ from allocsearch.tasks.sokoban.environment import (
     Transition,
 )
 from allocsearch.tasks.sokoban.generator import generate_levels
+from allocsearch.tasks.sokoban.level_files import read_levels
 from allocsearch.tasks.sokoban.levels import (
     LevelSet,
     parse_levels,
-    read_levels,
     render_text,
 )
 
