@@ -43,6 +43,21 @@ class NamedBudget:
     heavy: bool = False
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """Training values that belong together, by name; laid over those of a budget.
+
+    Attributes:
+        task: the task's own fields.
+        training: training fields.
+        warning: what a study that compares allocations with it should know.
+    """
+
+    task: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    warning: str | None = None
+
+
 class Task(abc.ABC):
     """Trains and scores networks; an entry point of `allocsearch.tasks` names one.
 
@@ -57,6 +72,7 @@ class Task(abc.ABC):
         objectives: what a study improves, primary first; keys of the metrics.
         unit: what training is measured in, "environment steps" or "tokens".
         final_window: a score is the mean over this many last evaluations.
+        recipes: training values with a name, such as those of a paper.
     """
 
     name: ClassVar[str]
@@ -66,6 +82,7 @@ class Task(abc.ABC):
     objectives: ClassVar[tuple[Objective, ...]]
     unit: ClassVar[str]
     final_window: ClassVar[int] = 1
+    recipes: ClassVar[Mapping[str, Recipe]] = {}
 
     @abc.abstractmethod
     def __init__(self, config: Any):

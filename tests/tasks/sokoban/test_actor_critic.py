@@ -216,6 +216,15 @@ def test_rescaled_rewards_leave_normalised_policy_loss():
     )
 
 
+def test_logit_penalty_is_a_mean_of_sums_over_steps_that_count():
+    outputs, made = experience(4)
+    plain, _ = actor_critic_loss(outputs, made, LossConfig())
+    penalised, _ = actor_critic_loss(outputs, made, LossConfig(logit_penalty=0.5))
+    counts, logits = np.asarray(made.counts), np.asarray(outputs.logits)
+    expected = 0.5 * np.mean([np.sum(row**2) for row in logits[counts]])
+    np.testing.assert_allclose(penalised - plain, expected, rtol=1e-3)
+
+
 @pytest.mark.parametrize("trace_decay", [0.0, 0.5, 0.97, 1.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_vtrace_is_that_of_rlax(seed, trace_decay):
