@@ -128,10 +128,14 @@ class TrainingConfig(Section):
     """Training runs per candidate."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
     """At width 64, one expert and one level; other shapes are scaled from it."""
+    scale_learning_rate: bool = True
+    """Scale it with d, E and L; if false, every parameter has the rate as it stands."""
     warmup: Annotated[int, Field(ge=0)] = 50
     """Updates over which the learning rate rises from zero."""
     cooldown: Annotated[float, Field(ge=0, le=1)] = 0.25
-    """Last part of the horizon over which the learning rate falls to zero."""
+    """Last part of the horizon over which the learning rate falls."""
+    final_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Fraction of the learning rate that the fall ends at."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Gradients are clipped to this global norm."""
     b1: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -166,6 +170,8 @@ class StudyConfig(Section):
         tuple[Annotated[str, BeforeValidator(_as_text)], ...], Several
     ] = ("tiny",)
     """Named budgets of the task, or FLOPs such as 250M."""
+    recipe: str | None = None
+    """A set of training values that the task has a name for, under all others given."""
     experts: Annotated[tuple[ExpertConfig, ...], BeforeValidator(_as_named_tuple)] = ()
     """Kinds of experts; the task's own choice if empty."""
     arms: Annotated[tuple[Arm, ...], Several] = ARMS

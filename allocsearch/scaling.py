@@ -116,7 +116,7 @@ class Optimizer(eqx.Module):
             shrink = rate * decay * x if x.ndim >= 2 else 0.0
             return x - rate * factor * step - shrink
 
-        arrays = jax.tree.map(move, arrays, steps, learning_rate_multipliers(model))
+        arrays = jax.tree.map(move, arrays, steps, self._multipliers(model))
         moved = eqx.combine(arrays, static)
         return moved, OptimizerState(
             moments, state.n_updates + 1, state.horizon, state.learning_rate
@@ -128,7 +128,8 @@ class Optimizer(eqx.Module):
         left = horizon.astype(jnp.float32) - done
         rise = (done + 1) / max(self.training.warmup, 1)
         length = self.training.cooldown * horizon.astype(jnp.float32)
-        fall = left / jnp.maximum(length, 1.0)
+        final = self.training.final_rate
+        fall = final + (1 - final) * left / jnp.maximum(length, 1.0)
         return jnp.clip(jnp.minimum(rise, fall), 0.0, 1.0)
 
     @property
@@ -136,6 +137,11 @@ class Optimizer(eqx.Module):
         """The same without what is data: equal for all learning rates and horizons."""
         data = {"learning_rate": 1.0, "horizon": None, "n_seeds": 1, "n_evaluations": 1}
         return Optimizer(self.training.model_copy(update=data))
+
+    def _multipliers(self, model: Model) -> PyTree:
+        if self.training.scale_learning_rate:
+            return learning_rate_multipliers(model)
+        return jax.tree.map(lambda _: 1.0, eqx.filter(model, eqx.is_array))
 
     def _transform(self) -> optax.GradientTransformation:
         training = self.training

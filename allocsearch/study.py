@@ -285,6 +285,8 @@ class _Runner:
         with self._lock():
             searches = {cell.name: self._open(cell) for cell in self.study.cells}
             self.observer.study_started(self.study)
+            for warning in self._warnings():
+                self.observer.note(warning)
             try:
                 self._adopt(searches)
                 self._search(searches)
@@ -294,6 +296,11 @@ class _Runner:
             finally:
                 for search in searches.values():
                     search.close()
+
+    def _warnings(self) -> list[str]:
+        """Each once, in order, though several cells give it."""
+        every = [w for cell in self.study.cells for w in cell.setting.warnings]
+        return list(dict.fromkeys(every))
 
     def _lock(self) -> AbstractContextManager[Any]:
         return Lock(self.study.directory / "lock", f"study {self.study.name!r}")

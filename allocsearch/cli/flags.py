@@ -18,6 +18,7 @@ _FIELDS = {
     "task": "task.name",
     "data": "task.data",
     "budgets": "budgets",
+    "recipe": "recipe",
     "experts": "experts",
     "arms": "arms",
     "seed": "seed",
@@ -38,6 +39,7 @@ class Flags:
     task: str | None = None
     data: str | None = None
     budgets: Sequence[str] | None = None
+    recipe: str | None = None
     experts: Sequence[str] | None = None
     arms: Sequence[str] | None = None
     seed: int | None = None

@@ -56,6 +56,15 @@ Settings = Annotated[
         "`allocsearch show-config` lists them.",
     ),
 ]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe",
+        rich_help_panel=_CONFIG,
+        metavar="NAME",
+        help="Training values that the task has a name for, as `far` of sokoban.",
+    ),
+]
 Experts = Annotated[
     list[str] | None,
     typer.Option(

@@ -67,6 +67,8 @@ def describe(config: StudyConfig, as_json: bool) -> None:
         Column("horizon", [f"{row['horizon']:,}" for row in rows], "right", 1),
     ]
     notes = [f"Forecast: {cost}.", f"It would be kept in {study.directory}."]
+    warnings = dict.fromkeys(w for c in study.cells for w in c.setting.warnings)
+    notes += [f"{w[0].upper()}{w[1:]}." for w in warnings]
     show(FittedTable(f"Study {plain(study.name)}", columns, notes))
 
 

@@ -63,6 +63,21 @@ class DataReport:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """Training values that belong together, by name; laid over those of a budget.
+
+    Attributes:
+        task: the task's own fields.
+        training: training fields.
+        warning: what a study that compares allocations with it should know.
+    """
+
+    task: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    warning: str | None = None
+
+
 class Task(abc.ABC):
     """Trains and scores networks; an entry point of `allocsearch.tasks` names one.
 
@@ -77,6 +92,7 @@ class Task(abc.ABC):
         objectives: what a study improves, primary first; keys of the metrics.
         unit: what training is measured in, "environment steps" or "tokens".
         final_window: a score is the mean over this many last evaluations.
+        recipes: training values with a name, such as those of a paper.
     """
 
     name: ClassVar[str]
@@ -86,6 +102,7 @@ class Task(abc.ABC):
     objectives: ClassVar[tuple[Objective, ...]]
     unit: ClassVar[str]
     final_window: ClassVar[int] = 1
+    recipes: ClassVar[Mapping[str, Recipe]] = {}
 
     @abc.abstractmethod
     def __init__(self, config: Any):

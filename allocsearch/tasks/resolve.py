@@ -23,7 +23,7 @@ from allocsearch.config import (
 from allocsearch.errors import BudgetError, UnknownNameError, unknown_name
 from allocsearch.registry import load, names
 from allocsearch.space import core_flops, feasible_space, work_of
-from allocsearch.tasks.protocol import NamedBudget, Task
+from allocsearch.tasks.protocol import NamedBudget, Recipe, Task
 from allocsearch.work import Budget, Work, parse_flops
 
 SEARCHED_RADII = (0, 1, 2, 4, 8, 16, 32, "full")
@@ -41,6 +41,7 @@ class Setting:
         search: every field set but `n_trials`, which may stay None.
         space: every field set.
         experts: kinds of experts, at least one.
+        warnings: what a user who compares allocations should know, one sentence each.
         heavy: whether a run on a CPU should ask first.
     """
 
@@ -51,6 +52,7 @@ class Setting:
     search: SearchConfig
     space: SpaceConfig
     experts: tuple[ExpertConfig, ...]
+    warnings: tuple[str, ...]
     heavy: bool
 
     def overhead(self, width: int) -> Work:
@@ -110,9 +112,11 @@ def resolve(config: StudyConfig, budget_name: str) -> Setting:
     kind = load("task", config.task["name"])
     named, flops = _named_budget(kind, config.task["name"], budget_name)
     given = config.model_dump(exclude_unset=True)
-    own = merge(named.task, {k: v for k, v in config.task.items() if k != "name"})
+    recipe = _recipe(kind, config)
+    fields = {k: v for k, v in config.task.items() if k != "name"}
+    own = merge(named.task, recipe.task, fields)
     task, task_config = build_task(config.task["name"], own)
-    training = merge(named.training, given.get("training", {}))
+    training = merge(named.training, recipe.training, given.get("training", {}))
     search = merge(named.search, given.get("search", {}))
     mode = search.get("mode", "search")
     axes = merge(_searched(mode), named.space, given.get("space", {}))
@@ -128,8 +132,18 @@ def resolve(config: StudyConfig, budget_name: str) -> Setting:
         search=parse(SearchConfig, search, "search"),
         space=space,
         experts=tuple(experts),
+        warnings=(recipe.warning,) if recipe.warning else (),
         heavy=named.heavy,
     )
+
+
+def _recipe(kind: type[Task], config: StudyConfig) -> Recipe:
+    if config.recipe is None:
+        return Recipe()
+    if config.recipe not in kind.recipes:
+        name = config.task["name"]
+        raise unknown_name(f"recipe of task {name!r}", config.recipe, kind.recipes)
+    return kind.recipes[config.recipe]
 
 
 def build_task(name: str, fields: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:

@@ -244,10 +244,10 @@ def test_no_point_twice_when_processes_ask_at_once(storage, points, monkeypatch)
 def fill(path: Path, n_trials: int) -> None:
     """Copy trial 0 and all that belongs to it `n_trials` times, as plain SQL."""
     with sqlite3.connect(path) as database:
-        numbers = [(n + 1,) for n in range(n_trials)]
+        numbers = [{"n": n + 1} for n in range(n_trials)]
         database.executemany(
             "INSERT INTO trials (trial_id, number, study_id, state, datetime_start, "
-            "datetime_complete) SELECT trial_id + ?1, ?1, study_id, state, "
+            "datetime_complete) SELECT trial_id + :n, :n, study_id, state, "
             "datetime_start, datetime_complete FROM trials WHERE number = 0",
             numbers,
         )
@@ -257,7 +257,7 @@ def fill(path: Path, n_trials: int) -> None:
             ("trial_user_attributes", "key, value_json"),
         ):
             database.executemany(
-                f"INSERT INTO {table} (trial_id, {columns}) SELECT trial_id + ?1, "
+                f"INSERT INTO {table} (trial_id, {columns}) SELECT trial_id + :n, "
                 f"{columns} FROM {table} WHERE trial_id = 1",
                 numbers,
             )

@@ -8,6 +8,7 @@ def show_config(
     config: options.ConfigFile = None,
     task: options.Task = None,
     budget: options.Budget = None,
+    recipe: options.Recipe = None,
     data: options.Data = None,
     set_: options.Settings = None,
     as_json: options.Json = False,
@@ -18,7 +19,9 @@ def show_config(
         allocsearch show-config --task sokoban --budget tiny > study.yaml
         allocsearch show-config study.yaml --set search.mode=claim
     """
-    flags = Flags(task=task, data=data, budgets=[budget] if budget else None)
+    flags = Flags(
+        task=task, data=data, budgets=[budget] if budget else None, recipe=recipe
+    )
     study_config = configure(flags, set_, config)
     from allocsearch.cli.fields import print_fields
 

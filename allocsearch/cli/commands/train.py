@@ -71,6 +71,7 @@ def train(
         ),
     ] = True,
     seed: options.Seed = None,
+    recipe: options.Recipe = None,
     horizon: options.Horizon = None,
     n_seeds: options.NSeeds = None,
     learning_rate: Annotated[
@@ -109,6 +110,7 @@ def train(
         budgets=[budget] if budget else None,
         experts=[expert] if expert else None,
         seed=seed,
+        recipe=recipe,
         horizon=horizon,
         n_seeds=n_seeds,
         learning_rate=learning_rate,

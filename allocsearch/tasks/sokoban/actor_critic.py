@@ -101,6 +101,9 @@ def actor_critic_loss(
         + config.value * parts["value_loss"]
         - config.entropy * parts["entropy"]
     )
+    if config.logit_penalty:
+        squares = jnp.sum(jnp.square(outputs.logits), axis=-1)
+        loss += config.logit_penalty * mean(squares)
     return loss, parts
 
 

@@ -85,6 +85,10 @@ class LossConfig(Section):
     """Rewards are multiplied by this in the loss; metrics are not."""
     clip: Positive = 0.2
     """How far `ppo` lets a probability ratio move from one."""
+    logit_penalty: NonNegative = 0.0
+    """Weight of the mean over steps of the sum of squared logits."""
+    head_penalty: NonNegative = 0.0
+    """Weight of the sum of squares of the head's matrices."""
     normalise: bool = True
     """Divide advantages by their root mean square over the minibatch."""
 

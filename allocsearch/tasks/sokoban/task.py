@@ -15,7 +15,13 @@ from allocsearch.errors import DataError
 from allocsearch.network import Model
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer, OptimizerState
-from allocsearch.tasks.protocol import DataReport, NamedBudget, Run, TrainedTask
+from allocsearch.tasks.protocol import (
+    DataReport,
+    NamedBudget,
+    Recipe,
+    Run,
+    TrainedTask,
+)
 from allocsearch.tasks.sokoban import data
 from allocsearch.tasks.sokoban.actor_critic import actor_critic_loss
 from allocsearch.tasks.sokoban.budgets import BUDGETS
@@ -29,6 +35,7 @@ from allocsearch.tasks.sokoban.evaluation import play_greedily, play_randomly
 from allocsearch.tasks.sokoban.inspection import inspect_levels
 from allocsearch.tasks.sokoban.levels import LevelSet
 from allocsearch.tasks.sokoban.modules import Encoder, FlattenHead, PoolHead
+from allocsearch.tasks.sokoban.recipes import RECIPES
 from allocsearch.tasks.sokoban.rollout import Experience, Stream, start, unroll
 
 
@@ -45,6 +52,7 @@ class Sokoban(TrainedTask):
     )
     unit: ClassVar[str] = "environment steps"
     final_window: ClassVar[int] = 5
+    recipes: ClassVar[Mapping[str, Recipe]] = RECIPES
 
     def __init__(self, config: SokobanConfig):
         """See `Task.__init__`."""
@@ -199,7 +207,12 @@ class Sokoban(TrainedTask):
         """The loss of one minibatch, from the carry at the start of its unroll."""
         replay = jax.vmap(model.unroll, in_axes=(0, 1, 1), out_axes=(0, 1))
         _, outputs = replay(batch.carry, batch.observations, batch.begins)
-        return actor_critic_loss(outputs, batch, self.config.loss)
+        loss, parts = actor_critic_loss(outputs, batch, self.config.loss)
+        if self.config.loss.head_penalty:
+            head = jax.tree.leaves(eqx.filter(model.head, eqx.is_array))
+            squares = sum(jnp.sum(jnp.square(x)) for x in head if x.ndim >= 2)
+            loss += self.config.loss.head_penalty * squares
+        return loss, parts
 
 
 def split_environments(experience: Experience, n: int) -> Experience:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import rlax
 
 from allocsearch.tasks.sokoban.actor_critic import actor_critic_loss, vtrace
 from allocsearch.tasks.sokoban.config import LossConfig
@@ -213,3 +214,46 @@ def test_rescaled_rewards_leave_normalised_policy_loss():
     np.testing.assert_allclose(
         losses[0]["policy_loss"], losses[1]["policy_loss"], rtol=1e-3
     )
+
+
+def test_logit_penalty_is_a_mean_of_sums_over_steps_that_count():
+    outputs, made = experience(4)
+    plain, _ = actor_critic_loss(outputs, made, LossConfig())
+    penalised, _ = actor_critic_loss(outputs, made, LossConfig(logit_penalty=0.5))
+    counts, logits = np.asarray(made.counts), np.asarray(outputs.logits)
+    expected = 0.5 * np.mean([np.sum(row**2) for row in logits[counts]])
+    np.testing.assert_allclose(penalised - plain, expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("trace_decay", [0.0, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_vtrace_is_that_of_rlax(seed, trace_decay):
+    """A step that counts in no loss has ratio zero there, and so cuts every trace."""
+    stream = streams(seed)
+    theirs = rlax.vtrace_td_error_and_advantage(
+        jnp.asarray(stream["values"][:-1]),
+        jnp.asarray(stream["values"][1:]),
+        jnp.asarray(stream["rewards"]),
+        jnp.asarray(DISCOUNT * ~stream["terminated"]),
+        jnp.asarray(stream["ratios"] * stream["counts"]),
+        lambda_=trace_decay,
+    )
+    targets, advantages = estimate(stream, trace_decay)
+    errors = targets - stream["values"][:-1]
+    np.testing.assert_allclose(errors, theirs.errors, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(advantages, theirs.pg_advantage, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("trace_decay", [0.0, 0.8, 1.0])
+def test_on_policy_advantages_are_the_generalised_estimate_of_rlax(trace_decay):
+    stream = streams(7)
+    stream["ratios"] = np.ones_like(stream["ratios"])
+    stream["counts"] = np.ones_like(stream["counts"])
+    theirs = rlax.truncated_generalized_advantage_estimation(
+        jnp.asarray(stream["rewards"]),
+        jnp.asarray(DISCOUNT * ~stream["terminated"]),
+        trace_decay,
+        jnp.asarray(stream["values"]),
+    )
+    _, advantages = estimate(stream, trace_decay)
+    np.testing.assert_allclose(advantages, theirs, rtol=1e-4, atol=1e-5)

@@ -254,6 +254,18 @@ def test_gradients_of_both_networks_are_finite_and_reach_every_part(task, alloca
         assert any(np.any(x != 0) for x in leaves(part))
 
 
+def test_head_penalty_is_the_sum_of_squares_of_its_matrices(task, model, acted):
+    _, _, experience = acted
+    fields = {**SMALL, "loss": {"head_penalty": 0.25}}
+    penalised = Sokoban(parse(SokobanConfig, fields))
+    loss = eqx.filter_jit(lambda t, m, e: t._loss(m, e)[0])
+    more = loss(penalised, model, experience) - loss(task, model, experience)
+    head = model.head
+    matrices = (head.queries, head.readout.out)
+    expected = 0.25 * sum(np.sum(np.asarray(x) ** 2) for x in matrices)
+    np.testing.assert_allclose(more, expected, rtol=1e-3)
+
+
 @pytest.mark.parametrize("head", ["pool", "flatten"])
 def test_heads_start_nearly_uniform(head):
     config = {**SMALL, "network": {"head": head, "head_hidden": 8}}
