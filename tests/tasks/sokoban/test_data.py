@@ -12,11 +12,6 @@ from allocsearch.tasks.sokoban.generator import generate_levels
 from allocsearch.tasks.sokoban.levels import LevelSet
 
 
-@pytest.fixture(autouse=True)
-def _no_packs_at_home(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("ALLOCSEARCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-
-
 def write(path: Path, n_levels: int, seed: int, interior=(3, 4)) -> LevelSet:
     path.parent.mkdir(parents=True, exist_ok=True)
     levels = generate_levels(n_levels, interior=interior, seed=seed)

@@ -11,13 +11,6 @@ from allocsearch.tasks.sokoban.level_packs import load_levels
 from allocsearch.tasks.sokoban.levels import LevelSet
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("ALLOCSEARCH_CACHE_DIR", str(folder))
-    return folder
-
-
 def write(path: Path, *sets: LevelSet) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     boards = [levels.text(index) for levels in sets for index in range(len(levels))]

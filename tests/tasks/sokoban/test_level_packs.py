@@ -22,13 +22,6 @@ from allocsearch.tasks.sokoban.level_packs import (
 )
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("ALLOCSEARCH_CACHE_DIR", str(folder))
-    return folder
-
-
 @pytest.fixture
 def folder(tmp_path) -> Path:
     """Three files of boards of three sizes, four levels each."""
