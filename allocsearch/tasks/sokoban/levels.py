@@ -263,7 +263,7 @@ def parse_levels(data: str | bytes, *, origin: str) -> LevelSet:
     Raises:
         DataError: there is no level, or a level breaks a rule; nothing is skipped.
     """
-    data = data.encode() if isinstance(data, str) else data
+    data = data.encode(errors="surrogatepass") if isinstance(data, str) else data
     parsed = parse_boards(data, origin)
     refuse(parsed.problems)
     shape = largest([stack.shape for stack in parsed.stacks])
