@@ -126,6 +126,10 @@ class TrainingConfig(Section):
     """Length of training per seed, in the task's unit."""
     n_seeds: Count = 3
     """Training runs per candidate."""
+    seeds_together: bool | None = None
+    """Train all seeds in one program; if unset, on accelerators but not on CPUs."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What training computes in; parameters and evaluation stay in float32."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
     """At width 64, one expert and one level; other shapes are scaled from it."""
     scale_learning_rate: bool = True

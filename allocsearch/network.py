@@ -227,6 +227,11 @@ class ParallelExperts(eqx.Module):
         memories = self._init_memories() if self.allocation.recurrent else ()
         return Carry(state, memories, self._init_context())
 
+    @property
+    def dtype(self) -> Any:
+        """What the network computes in: the dtype of its parameters."""
+        return self.head_scale.dtype
+
     def step(
         self, carry: Carry, z: Float[Array, "*grid d"], reset: Bool[Array, ""] | bool
     ) -> tuple[Carry, Float[Array, "*grid d"]]:
@@ -298,10 +303,9 @@ class ParallelExperts(eqx.Module):
         first_memories, rest_memories = memories
         first_context, rest_context = context
         if self.first is not None:
-            update, first_memories, first_context = self.first(
-                None, z, first_memories, first_context
-            )
-            state = jnp.broadcast_to(update, state.shape)
+            update, *kept = self.first(None, z, first_memories, first_context)
+            first_memories, first_context = _cast(tuple(kept), self.dtype)
+            state = jnp.broadcast_to(update, state.shape).astype(state.dtype)
         if self.levels is not None:
             state, (rest_memories, rest_context) = self._scan_levels(
                 state, z, (rest_memories, rest_context)
@@ -320,10 +324,12 @@ class ParallelExperts(eqx.Module):
         def body(state: Array, level_and_kept: PyTree) -> tuple[Array, PyTree]:
             arrays, (memories, context) = level_and_kept
             level = eqx.combine(arrays, static)
-            update, memories, context = level(state, z, memories, context)
+            update, *kept = level(state, z, memories, context)
             if self.allocation.update == "residual":
                 update = state + update
-            return update, (memories, context)
+            # Experts may compute parts in another precision; what is kept has one.
+            kept = _cast(tuple(kept), self.dtype)
+            return update.astype(state.dtype), kept
 
         if self.lean:
             keep = jax.checkpoint_policies.save_only_these_names(SAVED)
@@ -336,7 +342,8 @@ class ParallelExperts(eqx.Module):
         return rms_norm(carry.state) * self.carry_scale
 
     def _zero_state(self) -> Array:
-        return jnp.zeros((self.n_states, *self.grid, self.allocation.width))
+        shape = (self.n_states, *self.grid, self.allocation.width)
+        return jnp.zeros(shape, self.dtype)
 
     def _init_memories(self) -> PyTree:
         if self.fresh is not None:
@@ -350,7 +357,8 @@ class ParallelExperts(eqx.Module):
 
     def _per_level(self, make: Any) -> PyTree:
         first = () if self.first is None else make(self.first)
-        return first, () if self.levels is None else eqx.filter_vmap(make)(self.levels)
+        rest = () if self.levels is None else eqx.filter_vmap(make)(self.levels)
+        return _cast((first, rest), self.dtype)
 
 
 def check_grid(allocation: Allocation, grid: tuple[int, ...]) -> None:
@@ -402,6 +410,13 @@ def _reset(carry: Carry, initial: Carry, reset: Bool[Array, ""] | bool) -> Carry
     return jax.tree.map(lambda i, c: jnp.where(reset, i, c), initial, carry)
 
 
+def _cast(tree: PyTree, dtype: Any) -> PyTree:
+    """A tree with its floating-point arrays in one precision."""
+    return jax.tree.map(
+        lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x, tree
+    )
+
+
 def _first(tree: Any) -> Any:
     return jax.tree.map(lambda x: x[0], tree)
 
@@ -417,6 +432,17 @@ class Model(eqx.Module):
         """The carry at the start of a stream."""
         return self.core.init_carry()
 
+    def astype(self, dtype: Any) -> "Model":
+        """The same model computing in another precision; its outputs stay float32.
+
+        It has the gradients, but not the parameters, of this.
+        """
+        return _cast(self, dtype)
+
+    def carried(self, carry: Carry) -> Carry:
+        """A carry in the precision that this model computes in."""
+        return _cast(carry, self.core.dtype)
+
     def widened(self) -> "Model":
         """The same model, its core ready for many steps."""
         return Model(self.encoder, self.core.widened(), self.head)
@@ -425,13 +451,20 @@ class Model(eqx.Module):
         self, carry: Carry, observation: PyTree, reset: Bool[Array, ""] | bool
     ) -> tuple[Carry, PyTree]:
         """One external step: an observation in, the head's outputs out."""
-        carry, features = self.core.step(carry, self.encoder(observation), reset)
-        return carry, self.head(features)
+        z = self._encode(observation)
+        carry, features = self.core.step(carry, z, reset)
+        return carry, self._read(features)
 
     def unroll(
         self, carry: Carry, observations: PyTree, reset: Bool[Array, " t"]
     ) -> tuple[Carry, PyTree]:
         """Successive steps; encoder and head run outside the scan over time."""
-        z = jax.vmap(self.encoder)(observations)
+        z = jax.vmap(self._encode)(observations)
         carry, features = self.core.unroll(carry, z, reset)
-        return carry, jax.vmap(self.head)(features)
+        return carry, jax.vmap(self._read)(features)
+
+    def _encode(self, observation: PyTree) -> Array:
+        return self.encoder(observation).astype(self.core.dtype)
+
+    def _read(self, features: Array) -> PyTree:
+        return _cast(self.head(features), jnp.float32)

@@ -122,6 +122,10 @@ class Optimizer(eqx.Module):
             moments, state.n_updates + 1, state.horizon, state.learning_rate
         )
 
+    def computing(self, model: Model) -> Model:
+        """The network in the precision that training computes in."""
+        return model.astype(self.training.precision)
+
     def schedule(self, n_updates: Array, horizon: Array) -> Float[Array, ""]:
         """The fraction of the learning rate at an update, in (0, 1]."""
         done = n_updates.astype(jnp.float32)
@@ -136,6 +140,7 @@ class Optimizer(eqx.Module):
     def program(self) -> "Optimizer":
         """The same without what is data: equal for all learning rates and horizons."""
         data = {"learning_rate": 1.0, "horizon": None, "n_seeds": 1, "n_evaluations": 1}
+        data |= {"seeds_together": None}
         return Optimizer(self.training.model_copy(update=data))
 
     def _multipliers(self, model: Model) -> PyTree:

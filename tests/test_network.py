@@ -119,6 +119,22 @@ def test_unroll_is_step_after_step_and_reset_starts_anew(expert, recurrent):
     np.testing.assert_allclose(whole, jnp.stack(one_by_one), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("expert", sorted(GRID))
+def test_half_precision_is_kept_from_step_to_step(expert):
+    """In bfloat16, with its two to three digits, whatever an expert computes in."""
+    net = network(allocation(expert, n_experts=2))
+    half = jax.tree.map(
+        lambda x: x.astype(jnp.bfloat16) if eqx.is_inexact_array(x) else x, net
+    )
+    z = stream(net, 5)
+    reset = jnp.arange(5) == 3
+    expected = outputs(net, z, reset)
+    found = outputs(half, z.astype(jnp.bfloat16), reset)
+    assert found.dtype == jnp.bfloat16
+    error = jnp.sqrt(jnp.mean(jnp.square(found.astype(jnp.float32) - expected)))
+    assert error < 0.05 * jnp.sqrt(jnp.mean(jnp.square(expected)))
+
+
 @pytest.mark.parametrize("expert", ["gru", "mlp", "conv_lstm", "conv_glu"])
 @pytest.mark.parametrize("form", ["source", "trimmed"])
 def test_without_recurrence_a_step_forgets_the_last(expert, form):

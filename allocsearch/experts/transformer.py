@@ -134,6 +134,7 @@ class TransformerBlock(ContextExpert):
         """The ring with the oldest entry replaced; keys are rotated to their step."""
         slot = context.n_written % self.window
         key = rotate(proposal[0], context.n_written, self.n_heads)
+        key = key.astype(context.keys.dtype)
         return Cache(
             context.keys.at[slot].set(key),
             context.values.at[slot].set(proposal[1]),

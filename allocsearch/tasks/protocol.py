@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray, PyTree
 
 from allocsearch.allocation import Allocation
@@ -270,6 +271,9 @@ class TrainedTask(Task):
         """See `Task.train`."""
         optimizer, runs = state
         program = optimizer.program
+        if len(runs) > 1 and _together(optimizer.training):
+            runs, metrics = _train_together(self, runs, program, n_chunks)
+            return (optimizer, runs), metrics
         trained, metrics = [], []
         for run in runs:
             last: dict[str, Any] = {}
@@ -301,6 +305,40 @@ def n_chunks(task: Task, training: TrainingConfig) -> int:
     """Chunks that cover the horizon: at least one, rounded up."""
     horizon = training.horizon or task.steps_per_chunk
     return max(1, -(-horizon // task.steps_per_chunk))
+
+
+def _together(training: TrainingConfig) -> bool:
+    if training.seeds_together is None:
+        return jax.default_backend() != "cpu"
+    return training.seeds_together
+
+
+def _train_together(
+    task: TrainedTask, runs: tuple[Run, ...], optimizer: Optimizer, n_chunks: int
+) -> tuple[tuple[Run, ...], list[dict]]:
+    metrics: dict[str, Any] = {}
+    for _ in range(n_chunks):
+        runs, metrics = _chunk_together(task, runs, optimizer)
+    named = {name: values.tolist() for name, values in metrics.items()}
+    return runs, [{k: v[i] for k, v in named.items()} for i in range(len(runs))]
+
+
+@eqx.filter_jit
+def _chunk_together(
+    task: TrainedTask, runs: tuple[Run, ...], optimizer: Optimizer
+) -> tuple[tuple[Run, ...], dict[str, Any]]:
+    """A chunk of every run, mapped over them."""
+    arrays, static = zip(*(eqx.partition(r, eqx.is_array) for r in runs), strict=True)
+
+    def one(arrays: Any) -> tuple[Any, dict[str, Any]]:
+        run, metrics = task.chunk(eqx.combine(arrays, static[0]), optimizer)
+        return eqx.filter(run, eqx.is_array), metrics
+
+    stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *arrays)
+    stacked, metrics = jax.vmap(one)(stacked)
+    each = [jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(len(runs))]
+    trained = tuple(eqx.combine(a, s) for a, s in zip(each, static, strict=True))
+    return trained, metrics
 
 
 @eqx.filter_jit

@@ -110,6 +110,8 @@ def unroll(
     fresh = _new_episodes(environment, levels, (n_steps, n_envs), key=level_key)
 
     acting = model.widened()
+    kept = stream.carry
+    stream = eqx.tree_at(lambda s: s.carry, stream, model.carried(kept))
 
     def body(stream: Stream, drawn: tuple[Array, EnvState]) -> tuple[Stream, tuple]:
         return _step(environment, acting, stream, *drawn)
@@ -128,7 +130,8 @@ def unroll(
         counts=counts,
         carry=stream.carry,
     )
-    return eqx.tree_at(lambda s: s.key, last, key), experience
+    carry = jax.tree.map(lambda new, old: new.astype(old.dtype), last.carry, kept)
+    return eqx.tree_at(lambda s: (s.carry, s.key), last, (carry, key)), experience
 
 
 def _act(

@@ -161,7 +161,7 @@ class Sokoban(TrainedTask):
         stream, experience = unroll(
             self.environment,
             self.levels("train"),
-            run.model,
+            optimizer.computing(run.model),
             run.stream,
             self.config.unroll,
         )
@@ -186,9 +186,12 @@ class Sokoban(TrainedTask):
         batches = split_environments(experience, config.n_minibatches)
         arrays, static = eqx.partition(model, eqx.is_array)
 
+        def loss(model: Model, batch: Experience) -> tuple[jax.Array, dict]:
+            return self._loss(optimizer.computing(model), batch)
+
         def body(carried: Any, batch: Experience) -> tuple[Any, dict[str, jax.Array]]:
             model, state = eqx.combine(carried[0], static), carried[1]
-            gradient = eqx.filter_value_and_grad(self._loss, has_aux=True)
+            gradient = eqx.filter_value_and_grad(loss, has_aux=True)
             (_, parts), gradients = gradient(model, batch)
             model, state = optimizer.update(gradients, state, model)
             return (eqx.filter(model, eqx.is_array), state), parts

@@ -195,7 +195,10 @@ class StateTrack(TrainedTask):
     def _update(self, run: Run, optimizer: Optimizer) -> tuple[Run, Array]:
         key, key_tokens = jax.random.split(run.stream.key)
         batch = self._draw(run.stream.length, key=key_tokens)
-        loss, gradients = eqx.filter_value_and_grad(_mean_loss)(run.model, batch)
+        gradient = eqx.filter_value_and_grad(
+            lambda model: _mean_loss(optimizer.computing(model), batch)
+        )
+        loss, gradients = gradient(run.model)
         model, state = optimizer.update(gradients, run.optimizer, run.model)
         stream = Stream(key, self.next_length(run.stream.length, loss))
         return Run(model, state, stream), loss

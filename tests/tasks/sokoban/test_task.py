@@ -372,3 +372,32 @@ def test_optimizer_is_shared_by_learning_rates():
     program = Optimizer(TRAINING).program
     assert program == Optimizer(TrainingConfig(learning_rate=1.0)).program
     assert program != Optimizer(TrainingConfig(b2=0.5)).program
+
+
+def test_seeds_trained_together_are_those_trained_apart(task, allocation):
+    """To rounding: a mapped program may sum in another order."""
+    together = TRAINING.model_copy(update={"seeds_together": True})
+    many, metrics = task.train(task.init(allocation, together, [3, 4]), 2)
+    for run, measured, seed in zip(many[1], metrics, (3, 4), strict=True):
+        one, (alone,) = task.train(task.init(allocation, TRAINING, [seed]), 2)
+        for a, b in zip(leaves(run.model), leaves(one[1][0].model), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+        assert measured["reward"] == pytest.approx(alone["reward"], abs=1e-6)
+    pieces, _ = task.train(task.init(allocation, together, [3, 4]), 1)
+    pieces, _ = task.train(pieces, 1)
+    assert same(many[1], pieces[1])
+
+
+def test_half_precision_trains_the_same_parameters(task, allocation):
+    """Losses agree to bfloat16's two or three digits; what is kept is float32."""
+    half = TRAINING.model_copy(update={"precision": "bfloat16"})
+    start = task.init(allocation, half, [0])
+    after, (measured,) = task.train(start, 1)
+    kinds = {x.dtype for x in leaves(after[1]) if np.issubdtype(x.dtype, np.inexact)}
+    assert kinds == {np.dtype(np.float32)}
+    _, (full,) = task.train(task.init(allocation, TRAINING, [0]), 1)
+    assert measured["entropy"] == pytest.approx(full["entropy"], rel=0.02)
+    assert measured["entropy"] != full["entropy"]
+    before, moved = start[1][0].model, after[1][0].model
+    for part in ("encoder", "core", "head"):
+        assert not same(getattr(before, part), getattr(moved, part))
