@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from allocsearch.cli import exits
+from allocsearch.cli.commands.data import data
 from allocsearch.cli.commands.doctor import doctor
 from allocsearch.cli.commands.evaluate import evaluate
 from allocsearch.cli.commands.pareto import pareto
@@ -29,7 +30,7 @@ ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Search": (run, resume, train),
     "Look": (status, trials, show, pareto, evaluate),
-    "Prepare": (space, show_config, plugins, doctor),
+    "Prepare": (data, space, show_config, plugins, doctor),
 }
 
 

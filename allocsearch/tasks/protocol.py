@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -12,6 +13,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from allocsearch.allocation import Allocation
 from allocsearch.config import ExpertConfig, Section, TrainingConfig
+from allocsearch.errors import ConfigError
 from allocsearch.network import Model, ParallelExperts
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer, OptimizerState
@@ -42,6 +44,24 @@ class NamedBudget:
     search: Mapping[str, Any] = field(default_factory=dict)
     space: Mapping[str, Any] = field(default_factory=dict)
     heavy: bool = False
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """What files hold that a task could train on, as `Task.inspect_data` found them.
+
+    Attributes:
+        parts: by the name of each split or directory, values by the same words:
+            numbers, strings or lists of them.
+        notes: sentences a user should read, such as what splits share.
+        problems: why files cannot be used, each with file, place and rule.
+        details: further JSON-ready values.
+    """
+
+    parts: Mapping[str, Mapping[str, Any]]
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -155,6 +175,25 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def manifest(self) -> dict[str, Any]:
         """What the data are: sources, sizes and hashes, JSON-ready."""
+
+    @classmethod
+    def inspect_data(cls, path: Path) -> DataReport:
+        """Check and count the files that a user means to train on.
+
+        Also the place to prepare what makes them load faster next time. Tasks that
+        read no files need not offer it.
+
+        Args:
+            path: a file or directory.
+
+        Raises:
+            ConfigError: the task reads no files.
+            DataError: the path is missing or holds nothing for the task.
+        """
+        del path
+        raise ConfigError(
+            f"task {cls.name!r} reads no files, so there is none to check"
+        )
 
 
 def build_model(

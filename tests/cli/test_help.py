@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-COMMANDS = """run resume train status trials show pareto evaluate space show-config
+COMMANDS = """run resume train status trials show pareto evaluate data space show-config
 plugins doctor""".split()
 
 

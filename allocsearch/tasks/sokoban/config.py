@@ -97,7 +97,8 @@ class SokobanConfig(Section):
     """The Sokoban task."""
 
     data: str | None = None
-    """Directory of Boxoban levels with train, valid and test; generated if unset."""
+    """Directory of Boxoban, XSB or SOK levels with train, valid and test; or a file or
+    directory without them, to evaluate on; generated if unset."""
     levels: LevelsConfig = LevelsConfig()
     environment: EnvironmentConfig = EnvironmentConfig()
     network: NetworkConfig = NetworkConfig()

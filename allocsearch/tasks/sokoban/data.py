@@ -1,30 +1,28 @@
-"""Where the levels of each split come from: the generator or Boxoban directories."""
+"""Where the levels of each split come from: the generator or level files."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from allocsearch.errors import DataError
 from allocsearch.tasks.sokoban.config import SokobanConfig
-from allocsearch.tasks.sokoban.generator import (
-    canonical_keys,
-    disjoint_splits,
-    generate_levels,
-)
-from allocsearch.tasks.sokoban.levels import LevelSet, boxoban_split, read_boxoban
+from allocsearch.tasks.sokoban.generator import disjoint_splits, generate_levels
+from allocsearch.tasks.sokoban.level_files import SPLITS, present_splits, split_path
+from allocsearch.tasks.sokoban.level_packs import load_levels
+from allocsearch.tasks.sokoban.levels import LevelSet, largest
+from allocsearch.tasks.sokoban.symmetry import canonical_keys
 
-SPLITS = ("train", "valid", "test")
 _N_GENERATED = 10_000
 
 
 def load_splits(config: SokobanConfig) -> dict[str, LevelSet]:
     """The levels of each split, of one board size.
 
-    A Boxoban directory may lack `test`, which is then missing from the result.
+    Boards smaller than the largest of any split are padded with walls. A directory may
+    lack `test`, which is then missing from the result; a file, or a directory without
+    splits, is a `test` split alone.
 
     Raises:
-        DataError: a directory or a level is missing or broken, or splits differ in
-            board size.
+        DataError: a directory or a level is missing or broken.
         ConfigError: levels of that kind cannot be generated.
     """
     if config.data is None:
@@ -52,7 +50,7 @@ def describe(splits: Mapping[str, LevelSet]) -> dict[str, Any]:
             "source": levels.source,
             "n_levels": len(levels),
             "board": list(levels.shape),
-            "n_boxes": sorted({int(n) for n in levels.boxes.sum(axis=(1, 2))}),
+            "n_boxes": levels.box_counts(),
             "sha256": levels.digest(),
         }
         for name, levels in splits.items()
@@ -88,14 +86,13 @@ def _read(root: Path, config: SokobanConfig) -> dict[str, LevelSet]:
         "valid": levels.n_valid,
         "test": levels.n_test,
     }
-    splits = {}
-    for name in SPLITS:
-        if name == "test" and not (root / name).is_dir():
-            continue
-        splits[name] = read_boxoban(boxoban_split(root, name), max_levels=most[name])
-        if splits[name].shape != splits["train"].shape:
-            raise DataError(
-                f"{root}: boards of {name} are {splits[name].shape}, but those of "
-                f"train are {splits['train'].shape}: every split must share one size"
-            )
-    return splits
+    present = present_splits(root)
+    # Without splits it is for evaluation; otherwise only `test` may be missing.
+    wanted = {"train", "valid", *present} if present else {"test"}
+    splits = {
+        name: load_levels(split_path(root, name), max_levels=most[name])
+        for name in SPLITS
+        if name in wanted
+    }
+    shape = largest([levels.shape for levels in splits.values()])
+    return {name: levels.padded(shape) for name, levels in splits.items()}

@@ -51,7 +51,7 @@ class Levels(eqx.Module):
     @classmethod
     def from_level_set(cls, levels: LevelSet) -> "Levels":
         """Copies a level set to the default device."""
-        codes = levels.codes().reshape(len(levels), -1)
+        codes = levels.boards.reshape(len(levels), -1)
         n_unplaced = ((codes & (BOX | GOAL)) == BOX).sum(axis=1)
         return cls(
             boards=jnp.asarray(codes),

@@ -22,6 +22,7 @@ from allocsearch.tasks.sokoban.levels import (
     LevelSet,
     level_set_from_codes,
 )
+from allocsearch.tasks.sokoban.symmetry import keys_of
 
 _SQUARES_PER_BATCH = 200_000
 _BARREN_BATCHES = 30
@@ -152,11 +153,6 @@ def disjoint_splits(
     return {name: splits[name] for name in sizes}
 
 
-def canonical_keys(levels: LevelSet) -> list[bytes]:
-    """One key a level, equal for levels that are rotations or reflections."""
-    return _canonical_keys(levels.codes_with_player())
-
-
 def _recipe(
     interior: tuple[int, int],
     n_boxes: int,
@@ -192,7 +188,8 @@ def _draw(
     while len(boards) < n:
         n_before = len(boards)
         candidates = _candidates(recipe, generator)
-        for board, key in zip(candidates, _canonical_keys(candidates), strict=True):
+        found = keys_of(candidates, symmetries=True)
+        for board, key in zip(candidates, found, strict=True):
             if len(boards) < n and key not in keys and key not in taken:
                 keys.add(key)
                 boards.append(board)
@@ -205,15 +202,6 @@ def _draw(
             )
     levels = level_set_from_codes(np.stack(boards), f"generated: {recipe}, {label}")
     return levels, frozenset(keys)
-
-
-def _canonical_keys(codes: np.ndarray) -> list[bytes]:
-    """The smallest byte string among the symmetries that keep the board's shape."""
-    variants = [codes, codes[:, ::-1], codes[:, :, ::-1], codes[:, ::-1, ::-1]]
-    if codes.shape[1] == codes.shape[2]:
-        variants += [variant.transpose(0, 2, 1) for variant in variants]
-    rows = [np.ascontiguousarray(variant) for variant in variants]
-    return [min(row[index].tobytes() for row in rows) for index in range(len(codes))]
 
 
 def _candidates(recipe: _Recipe, generator: np.random.Generator) -> np.ndarray:

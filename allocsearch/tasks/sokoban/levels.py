@@ -1,9 +1,9 @@
-"""Sokoban levels: the value that holds them and the Boxoban files they come from."""
+"""Sokoban levels: the value that holds them, and how texts become one."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
 
 import numpy as np
 
@@ -14,42 +14,39 @@ from allocsearch.tasks.sokoban.board_text import (
     PLAYER,
     WALL,
     border_is_wall,
-    parse_codes,
     render_codes,
     size,
 )
+from allocsearch.tasks.sokoban.level_text import Problem, parse_boards
+
+_MOST_PADDED_BYTES = 2**32
+_MOST_CODE = GOAL | BOX
 
 
 @dataclass(frozen=True, eq=False)
 class LevelSet:
-    """Levels of one board size, as boolean planes.
+    """Levels of one board size, as bit codes: a byte a square.
 
     Args:
-        walls: bool `[N, H, W]`.
-        goals: bool `[N, H, W]`.
-        boxes: bool `[N, H, W]`.
+        boards: uint8 `[N, H, W]` of WALL | GOAL | BOX bits.
         players: int32 `[N]`, flat index ``row * W + column``.
         source: where the levels come from, for messages and manifests.
 
     Raises:
-        DataError: the planes disagree in shape, a player is off the board, or a
+        DataError: the arrays disagree in shape, a player is off the board, or a
             square holds two of wall, box and player, or a goal in a wall.
     """
 
-    walls: np.ndarray
-    goals: np.ndarray
-    boxes: np.ndarray
+    boards: np.ndarray
     players: np.ndarray
     source: str
 
     def __post_init__(self):
-        shape = self.walls.shape
-        planes = (self.walls, self.goals, self.boxes)
-        if len(shape) != 3 or any(plane.shape != shape for plane in planes):
-            shapes = ", ".join(str(plane.shape) for plane in planes)
+        shape = self.boards.shape
+        if len(shape) != 3 or self.boards.dtype != np.uint8:
             raise DataError(
-                f"{self.source}: walls, goals and boxes must share one shape "
-                f"[N, H, W], got {shapes}"
+                f"{self.source}: boards must be uint8 of shape [N, H, W], got "
+                f"{self.boards.dtype} of shape {shape}"
             )
         if self.players.shape != shape[:1]:
             raise DataError(
@@ -61,41 +58,61 @@ class LevelSet:
             raise DataError(
                 f"{self.source}: a player's flat index must be in [0, {n_squares})"
             )
-        solid = self.walls | self.boxes
-        on_solid = solid.reshape(len(self), -1)[np.arange(len(self)), self.players]
-        shared = np.any(self.walls & (self.goals | self.boxes), axis=(1, 2)) | on_solid
-        if np.any(shared):
+        flat = self.boards.reshape(len(self), n_squares)
+        on = flat[np.arange(len(self)), self.players]
+        bad = (on & (WALL | BOX)) != 0
+        in_walls = (flat & WALL) & (flat > WALL)
+        if np.max(flat, initial=0) > _MOST_CODE or np.any(in_walls):
+            bad |= np.any(in_walls | (flat > _MOST_CODE), axis=1)
+        if np.any(bad):
             raise DataError(
-                f"{self.source}: level {int(np.argmax(shared))} has a square with two "
+                f"{self.source}: level {int(np.argmax(bad))} has a square with two "
                 "of wall, box and player, or with a goal in a wall"
             )
 
     def __len__(self) -> int:
-        return self.walls.shape[0]
+        return self.boards.shape[0]
 
     @property
     def shape(self) -> tuple[int, int]:
         """Board height and width."""
-        return (self.walls.shape[1], self.walls.shape[2])
+        return (self.boards.shape[1], self.boards.shape[2])
 
-    def codes(self) -> np.ndarray:
-        """The static planes in one: uint8 `[N, H, W]` of WALL | GOAL | BOX bits."""
-        codes = self.walls * np.uint8(WALL)
-        codes |= self.goals * np.uint8(GOAL)
-        codes |= self.boxes * np.uint8(BOX)
-        return codes
+    @cached_property
+    def walls(self) -> np.ndarray:
+        """bool `[N, H, W]`, computed on first use."""
+        return (self.boards & WALL) != 0
+
+    @cached_property
+    def goals(self) -> np.ndarray:
+        """bool `[N, H, W]`, computed on first use."""
+        return (self.boards & GOAL) != 0
+
+    @cached_property
+    def boxes(self) -> np.ndarray:
+        """bool `[N, H, W]`, computed on first use."""
+        return (self.boards & BOX) != 0
 
     def codes_with_player(self) -> np.ndarray:
-        """As `codes`, with the PLAYER bit set on the player's square."""
-        codes = self.codes()
+        """A copy of the boards with the PLAYER bit set on the player's square."""
+        codes = self.boards.copy()
         flat = codes.reshape(len(self), -1)
         flat[np.arange(len(self)), self.players] |= PLAYER
         return codes
 
+    def box_counts(self) -> list[int]:
+        """How many boxes a level may have, in ascending order."""
+        counts = np.count_nonzero(self.boards & BOX, axis=(1, 2))
+        return [int(n) for n in np.unique(counts)]
+
+    def text(self, index: int) -> str:
+        """One level as rows of XSB characters."""
+        return render_codes(self.subset([index]).codes_with_player()[0])
+
     def digest(self) -> str:
         """SHA-256 of the content in order, as hex; the source plays no part."""
-        content = hashlib.sha256(repr(self.walls.shape).encode())
-        content.update(self.codes_with_player().tobytes())
+        content = hashlib.sha256(repr(self.boards.shape).encode())
+        content.update(self.codes_with_player().data)
         return content.hexdigest()
 
     def subset(self, indices: np.ndarray | Sequence[int] | slice) -> "LevelSet":
@@ -109,13 +126,7 @@ class LevelSet:
             if indices.dtype != bool:
                 indices = indices.astype(np.int64)
         try:
-            return LevelSet(
-                walls=self.walls[indices],
-                goals=self.goals[indices],
-                boxes=self.boxes[indices],
-                players=self.players[indices],
-                source=self.source,
-            )
+            return LevelSet(self.boards[indices], self.players[indices], self.source)
         except IndexError as error:
             raise DataError(
                 f"{self.source}: cannot take these indices of {len(self)} levels: "
@@ -130,7 +141,7 @@ class LevelSet:
         """
         if min(self.shape) < 3:
             raise DataError(f"{self.source}: a board of {self.shape} has no interior")
-        closed = border_is_wall(self.walls)
+        closed = border_is_wall((self.boards & WALL) != 0)
         if not np.all(closed):
             bad = int(np.argmin(closed))
             raise DataError(
@@ -139,26 +150,85 @@ class LevelSet:
             )
         width = self.shape[1]
         rows, columns = np.divmod(self.players, width)
-        inner = np.s_[:, 1:-1, 1:-1]
+        players = (rows - 1) * (width - 2) + columns - 1
         return LevelSet(
-            walls=np.ascontiguousarray(self.walls[inner]),
-            goals=np.ascontiguousarray(self.goals[inner]),
-            boxes=np.ascontiguousarray(self.boxes[inner]),
-            players=((rows - 1) * (width - 2) + columns - 1).astype(np.int32),
-            source=self.source,
+            np.ascontiguousarray(self.boards[:, 1:-1, 1:-1]),
+            players.astype(np.int32),
+            self.source,
         )
+
+    def padded(self, shape: tuple[int, int]) -> "LevelSet":
+        """The same levels on larger boards, with walls to the right and below.
+
+        Raises:
+            DataError: `shape` is smaller than the boards, or takes gigabytes.
+        """
+        if shape == self.shape:
+            return self
+        boards = pad_together([self.boards], shape, self.source)
+        return LevelSet(boards, self._players_on(shape[1]), self.source)
+
+    def cropped(self, shape: tuple[int, int]) -> "LevelSet":
+        """The upper left of the boards, which undoes `padded`.
+
+        Raises:
+            DataError: something but wall would be cut off.
+        """
+        height, width = shape
+        if shape == self.shape:
+            return self
+        cut = (self.boards[:, height:], self.boards[:, :, width:])
+        if any(np.any(squares != WALL) for squares in cut):
+            raise DataError(f"{self.source}: boards hold more than {size(shape)}")
+        boards = np.ascontiguousarray(self.boards[:, :height, :width])
+        return LevelSet(boards, self._players_on(width), self.source)
+
+    def _players_on(self, width: int) -> np.ndarray:
+        """The players' flat indices on boards of another width."""
+        rows, columns = np.divmod(self.players, self.shape[1])
+        return (rows * width + columns).astype(np.int32)
 
 
 def level_set_from_codes(codes: np.ndarray, source: str) -> LevelSet:
     """The levels of uint8 `[N, H, W]` bit codes with one PLAYER bit each."""
-    flat = codes.reshape(len(codes), -1)
-    return LevelSet(
-        walls=(codes & WALL) != 0,
-        goals=(codes & GOAL) != 0,
-        boxes=(codes & BOX) != 0,
-        players=np.argmax(flat & PLAYER, axis=1).astype(np.int32),
-        source=source,
-    )
+    players = (codes.reshape(len(codes), -1) & PLAYER).astype(bool).argmax(axis=1)
+    boards = codes & np.uint8(WALL | GOAL | BOX)
+    return LevelSet(boards, players.astype(np.int32), source)
+
+
+def pad_together(
+    stacks: Sequence[np.ndarray], shape: tuple[int, int], source: str
+) -> np.ndarray:
+    """Boards of all stacks `[n, h, w]` as one `[N, H, W]`, walls right and below.
+
+    Raises:
+        DataError: `shape` is smaller than a board, or the result takes gigabytes.
+    """
+    n_levels = sum(map(len, stacks))
+    n_bytes = n_levels * shape[0] * shape[1]
+    if n_bytes > _MOST_PADDED_BYTES:
+        raise DataError(
+            f"{source}: {n_levels} levels padded to the largest board, {size(shape)}, "
+            f"take {n_bytes / 2**30:.0f} GiB: put the large boards in a set of their "
+            "own"
+        )
+    boards = np.full((n_levels, *shape), WALL, np.uint8)
+    start = 0
+    for stack in stacks:
+        n, height, width = stack.shape
+        if height > shape[0] or width > shape[1]:
+            raise DataError(
+                f"{source}: a board of {size((height, width))} does not fit in "
+                f"{size(shape)}"
+            )
+        boards[start : start + n, :height, :width] = stack
+        start += n
+    return boards
+
+
+def largest(shapes: Sequence[tuple[int, ...]]) -> tuple[int, int]:
+    """The height and the width that hold boards of every shape ``(…, H, W)``."""
+    return max(s[-2] for s in shapes), max(s[-1] for s in shapes)
 
 
 def render_text(
@@ -181,126 +251,31 @@ def render_text(
     return render_codes(codes)
 
 
-def parse_boxoban(text: str, *, origin: str) -> LevelSet:
-    """The levels of one Boxoban text.
+def parse_levels(data: str | bytes, *, origin: str) -> LevelSet:
+    """The levels of one text in Boxoban, XSB or SOK form.
 
-    Levels are rows of ``# @$.*+``, divided by blank lines or by lines that begin
-    with ``;``. Line ends may be LF, CRLF or CR.
+    Boards smaller than the largest are padded with walls.
 
     Args:
-        text: the content of a file.
+        data: the content of a file.
         origin: what error messages call it, usually its path.
 
     Raises:
         DataError: there is no level, or a level breaks a rule; nothing is skipped.
     """
-    return level_set_from_codes(parse_codes(text, origin), origin)
+    data = data.encode(errors="surrogatepass") if isinstance(data, str) else data
+    parsed = parse_boards(data, origin)
+    refuse(parsed.problems)
+    shape = largest([stack.shape for stack in parsed.stacks])
+    return level_set_from_codes(pad_together(parsed.stacks, shape, origin), origin)
 
 
-def read_boxoban(path: Path | str, *, max_levels: int | None = None) -> LevelSet:
-    """The levels of a Boxoban file, or of all ``.txt`` files of a directory in order.
-
-    Args:
-        path: a file or a directory.
-        max_levels: stop after this many levels; all of them when None.
-
-    Raises:
-        DataError: the path is missing, holds no level files, mixes board sizes, or
-            a level is broken.
-    """
-    path = Path(path)
-    if max_levels is not None and max_levels < 1:
-        raise DataError(f"max_levels must be at least 1, got {max_levels}")
-    parts: list[LevelSet] = []
-    n_levels = 0
-    for file in _level_files(path):
-        part = _read_file(file)
-        if parts and part.shape != parts[0].shape:
-            raise DataError(
-                f"{file}: boards are {size(part.shape)}, but {size(parts[0].shape)} in "
-                f"{parts[0].source}: keep each board size in its own directory"
-            )
-        parts.append(part)
-        n_levels += len(part)
-        if max_levels is not None and n_levels >= max_levels:
-            break
-    levels = _concatenate(parts, _source(path, len(parts)))
-    return levels if max_levels is None else levels.subset(slice(max_levels))
-
-
-def boxoban_split(root: Path | str, split: str) -> Path:
-    """The directory under `root` that holds the levels of `split`.
-
-    A `root` that is itself a flat directory of level files (Boxoban's ``hard``)
-    serves as its own ``test`` split and has no other.
-
-    Args:
-        root: a directory such as ``boxoban-levels/unfiltered``.
-        split: ``train``, ``valid`` or ``test``.
+def refuse(problems: Sequence[Problem]) -> None:
+    """Raise the first problem, if there is one.
 
     Raises:
-        DataError: what is missing, and what to do about it.
+        DataError: file, line and rule, and how many more problems there are.
     """
-    root = Path(root)
-    if not root.is_dir():
-        raise DataError(f"{root}: no such directory of levels")
-    path = root / split
-    if path.is_dir():
-        return path
-    present = sorted(child.name for child in root.iterdir() if child.is_dir())
-    if not present and any(root.glob("*.txt")):
-        if split == "test":
-            return root
-        raise DataError(
-            f"{root}: a flat directory of level files has a test split only, not "
-            f"{split!r}: put files in {path} to train on them"
-        )
-    collections = [name for name in present if (root / name / "train").is_dir()]
-    if collections:
-        raise DataError(
-            f"{root}: no {split!r} split here: name one collection, such as "
-            f"{root / collections[-1]}"
-        )
-    found = ", ".join(present) if present else "nothing"
-    hint = f"add level files as {path / '000.txt'} or choose another collection"
-    raise DataError(f"{root}: no {split!r} split (found {found}): {hint}")
-
-
-def _level_files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise DataError(f"{path}: no such file or directory of levels")
-    files = sorted(path.glob("*.txt"))
-    if not files:
-        raise DataError(f"{path}: this directory holds no .txt level files")
-    return files
-
-
-def _read_file(file: Path) -> LevelSet:
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}") from error
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = raw.decode("latin-1")
-    return parse_boxoban(text, origin=str(file))
-
-
-def _source(path: Path, n_files: int) -> str:
-    names = path.resolve().parts
-    if path.is_file():
-        return "boxoban:" + "/".join(names[-3:])
-    return f"boxoban:{'/'.join(names[-2:])} ({n_files} files)"
-
-
-def _concatenate(parts: Sequence[LevelSet], source: str) -> LevelSet:
-    return LevelSet(
-        walls=np.concatenate([part.walls for part in parts]),
-        goals=np.concatenate([part.goals for part in parts]),
-        boxes=np.concatenate([part.boxes for part in parts]),
-        players=np.concatenate([part.players for part in parts]),
-        source=source,
-    )
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise DataError(f"{problems[0]}{more}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -14,7 +15,13 @@ from allocsearch.errors import DataError
 from allocsearch.network import Model
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer, OptimizerState
-from allocsearch.tasks.protocol import NamedBudget, Recipe, Run, TrainedTask
+from allocsearch.tasks.protocol import (
+    DataReport,
+    NamedBudget,
+    Recipe,
+    Run,
+    TrainedTask,
+)
 from allocsearch.tasks.sokoban import data
 from allocsearch.tasks.sokoban.actor_critic import actor_critic_loss
 from allocsearch.tasks.sokoban.budgets import BUDGETS
@@ -25,6 +32,7 @@ from allocsearch.tasks.sokoban.environment import (
     Levels,
 )
 from allocsearch.tasks.sokoban.evaluation import play_greedily, play_randomly
+from allocsearch.tasks.sokoban.inspection import inspect_levels
 from allocsearch.tasks.sokoban.levels import LevelSet
 from allocsearch.tasks.sokoban.modules import Encoder, FlattenHead, PoolHead
 from allocsearch.tasks.sokoban.recipes import RECIPES
@@ -51,7 +59,7 @@ class Sokoban(TrainedTask):
         self.config = config
         limits = config.environment
         # Levels are generated on first use, so that a space is listed without them.
-        shape = data.generated_shape(config) or self._splits["train"].shape
+        shape = data.generated_shape(config) or next(iter(self._splits.values())).shape
         self.environment = Environment(shape, limits.step_limit)
         self._evaluation = Environment(shape, limits.evaluation_step_limit)
         self.levels = cache(self._device_levels)
@@ -128,6 +136,11 @@ class Sokoban(TrainedTask):
     def manifest(self) -> dict[str, Any]:
         """Sources, sizes and hashes of the splits."""
         return data.describe(self._splits)
+
+    @classmethod
+    def inspect_data(cls, path: Path) -> DataReport:
+        """See `Task.inspect_data`."""
+        return inspect_levels(path)
 
     def _device_levels(self, split: str) -> Levels:
         if split not in self._splits:

@@ -65,3 +65,11 @@ def boxoban() -> Path:
     if not path.is_dir():
         pytest.skip("no Boxoban levels in ../shared/data/boxoban")
     return path
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch) -> Path:
+    """An empty directory where packs of levels go, not the user's own."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("ALLOCSEARCH_CACHE_DIR", str(folder))
+    return folder

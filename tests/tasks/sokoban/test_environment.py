@@ -15,10 +15,10 @@ from allocsearch.tasks.sokoban.environment import (
     Transition,
 )
 from allocsearch.tasks.sokoban.generator import generate_levels
+from allocsearch.tasks.sokoban.level_files import read_levels
 from allocsearch.tasks.sokoban.levels import (
     LevelSet,
-    parse_boxoban,
-    read_boxoban,
+    parse_levels,
     render_text,
 )
 
@@ -43,7 +43,7 @@ def drawn(levels: LevelSet, index: int) -> list[str]:
 
 
 def level(*rows: str) -> LevelSet:
-    return parse_boxoban("\n".join(rows), origin="drawn in the test")
+    return parse_levels("\n".join(rows), origin="drawn in the test")
 
 
 def play(levels: LevelSet, moves: str, step_limit: int = 120) -> list[Transition]:
@@ -142,7 +142,7 @@ def test_transition_for_transition(reference, interior, n_boxes, bordered, step_
 
 @pytest.mark.real_data
 def test_transition_for_transition_on_boxoban(reference, boxoban):
-    levels = read_boxoban(boxoban / "unfiltered/test", max_levels=24)
+    levels = read_levels(boxoban / "unfiltered/test", max_levels=24)
     environment = Environment(levels.shape, (30, 120))
     assert assert_parity(reference, environment, levels, n_steps=150) >= 16
 

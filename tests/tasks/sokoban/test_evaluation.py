@@ -13,7 +13,7 @@ from allocsearch.tasks.sokoban import Sokoban
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.environment import Environment, Levels
 from allocsearch.tasks.sokoban.evaluation import play_greedily, play_randomly
-from allocsearch.tasks.sokoban.levels import parse_boxoban
+from allocsearch.tasks.sokoban.levels import parse_levels
 
 LIMIT = 15
 
@@ -72,7 +72,7 @@ def test_greedy_play_is_play_one_by_one(task, model):
 
 
 def test_rewards_after_the_end_do_not_count():
-    levels = parse_boxoban("#####\n#@$.#\n#####\n", origin="test")
+    levels = parse_levels("#####\n#@$.#\n#####\n", origin="test")
     device = Levels.from_level_set(levels)
     episodes = play_randomly(Environment(levels.shape, 200), device)
     # Only pushing right solves it; walking left and right costs a tenth a step.

@@ -6,12 +6,12 @@ import pytest
 
 from allocsearch.errors import AllocsearchError
 from allocsearch.tasks.sokoban.generator import generate_levels
-from allocsearch.tasks.sokoban.levels import parse_boxoban, render_text
+from allocsearch.tasks.sokoban.levels import parse_levels, render_text
 from allocsearch.tasks.sokoban.solver import SolverLimitError, solve
 
 
 def solution(*rows: str, **options) -> str | None:
-    levels = parse_boxoban("\n".join(rows), origin="drawn in the test")
+    levels = parse_levels("\n".join(rows), origin="drawn in the test")
     planes = (levels.walls[0], levels.goals[0], levels.boxes[0])
     return solve(*planes, int(levels.players[0]), **options)
 

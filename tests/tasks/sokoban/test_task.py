@@ -332,7 +332,7 @@ def test_a_missing_test_split_is_an_error_only_when_asked_for(boxoban):
 
 
 def test_a_missing_directory_is_one_sentence(tmp_path):
-    with pytest.raises(DataError, match="no such directory"):
+    with pytest.raises(DataError, match="no such file or directory"):
         Sokoban(parse(SokobanConfig, {"data": str(tmp_path / "nowhere")}))
 
 

@@ -1,0 +1,84 @@
+"""What files hold that a task may train on, as a table and sentences."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allocsearch.analysis.cells import words
+from allocsearch.analysis.fitted import Column, FittedTable
+from allocsearch.analysis.formats import plain
+from allocsearch.cli.printing import show, show_json, stderr, stdout
+from allocsearch.errors import DataError
+from allocsearch.registry import load
+from allocsearch.tasks.protocol import DataReport
+
+_MOST_PROBLEMS = 20
+_MOST_VALUES = 4
+
+
+def print_report(task: str, path: Path, as_json: bool) -> None:
+    """Inspect files for a task and print what was found.
+
+    Args:
+        task: an installed task.
+        path: a file or directory.
+        as_json: whether stdout is to be JSON.
+
+    Raises:
+        UnknownNameError, PluginError: no such task.
+        ConfigError: the task reads no files.
+        DataError: there is nothing to read, or something is broken; what was found is
+            printed first.
+    """
+    kind = load("task", task)
+    with stderr().status(f"reading {plain(str(path))}"):
+        report: DataReport = kind.inspect_data(path)
+    if as_json:
+        show_json(
+            {
+                "task": task,
+                "path": str(path),
+                "parts": report.parts,
+                "notes": report.notes,
+                "problems": report.problems,
+                **report.details,
+            }
+        )
+    else:
+        show(report_table(path, report))
+        for line in listed(report.problems):
+            stdout().out(plain(line), highlight=False)
+    if report.problems:
+        n = len(report.problems)
+        raise DataError(f"{path}: {n} problem{'s' if n > 1 else ''}, listed above")
+
+
+def report_table(path: Path, report: DataReport) -> FittedTable:
+    """A row for each part of the data."""
+    names = list(dict.fromkeys(name for part in report.parts.values() for name in part))
+    columns = [Column("part", [plain(name) for name in report.parts], "left")]
+    columns += [
+        Column(words(name), [_cell(part, name) for part in report.parts.values()])
+        for name in names
+    ]
+    return FittedTable(
+        plain(str(path)), columns, [plain(note) for note in report.notes]
+    )
+
+
+def listed(problems: tuple[str, ...]) -> list[str]:
+    """The first problems, and how many more there are."""
+    rest = len(problems) - _MOST_PROBLEMS
+    more = [f"and {rest} more (--json has all)"] if rest > 0 else []
+    return [*problems[:_MOST_PROBLEMS], *more]
+
+
+def _cell(part: Mapping[str, Any], name: str) -> str:
+    value = part.get(name, "")
+    if not isinstance(value, list | tuple):
+        return (
+            f"{value:,}".replace(",", " ") if isinstance(value, int) else plain(value)
+        )
+    if len(value) > _MOST_VALUES:
+        return f"{value[0]} to {value[-1]}"
+    return plain(", ".join(map(str, value)))
