@@ -134,7 +134,14 @@ class Sokoban(TrainedTask):
         return dict(self._baseline(split))
 
     def manifest(self) -> dict[str, Any]:
-        """Sources, sizes and hashes of the splits."""
+        """Sources, sizes and hashes of the splits.
+
+        Raises:
+            DataError: the levels are for evaluation only.
+        """
+        for split in ("train", "valid"):
+            if split not in self._splits:
+                raise self._no_split(split)
         return data.describe(self._splits)
 
     @classmethod
@@ -144,11 +151,14 @@ class Sokoban(TrainedTask):
 
     def _device_levels(self, split: str) -> Levels:
         if split not in self._splits:
-            raise DataError(
-                f"{self.config.data}: there is no {split!r} split of levels, only "
-                f"{', '.join(self._splits)}"
-            )
+            raise self._no_split(split)
         return Levels.from_level_set(self._splits[split])
+
+    def _no_split(self, split: str) -> DataError:
+        return DataError(
+            f"{self.config.data}: there is no {split!r} split of levels, only "
+            f"{', '.join(self._splits)}"
+        )
 
     def _play_randomly(self, split: str) -> dict[str, float]:
         episodes = play_randomly(self._evaluation, self.levels(split))
