@@ -50,12 +50,13 @@ def save(directory: Path, tree: PyTree, metadata: Mapping[str, Any]) -> None:
         ) from error
 
 
-def load(directory: Path, template: PyTree) -> PyTree:
+def load(directory: Path, template: PyTree, *, partial: bool = False) -> PyTree:
     """Read a tree of the same structure as a template.
 
     Args:
         directory: where `save` wrote.
         template: gives structure, shapes, dtypes and what is not an array.
+        partial: whether the checkpoint may hold more than the template.
 
     Returns:
         The template with the stored arrays in it.
@@ -69,10 +70,10 @@ def load(directory: Path, template: PyTree) -> PyTree:
     paths, treedef = jax.tree_util.tree_flatten_with_path(arrays)
     wanted = {jax.tree_util.keystr(path): leaf for path, leaf in paths}
     entries = manifest["leaves"]
-    if set(entries) != set(wanted):
-        odd = sorted(set(entries) ^ set(wanted))[0]
+    odd = set(wanted) - set(entries) if partial else set(wanted) ^ set(entries)
+    if odd:
         raise CheckpointError(
-            f"checkpoint {directory} is for another network: they differ at {odd}"
+            f"checkpoint {directory} is for another network: they differ at {min(odd)}"
         )
     stored = _read_arrays(directory, manifest)
     leaves = [

@@ -287,5 +287,7 @@ def evaluate_checkpoint(path: Path, task: Task, split: str) -> list[dict[str, fl
         CheckpointError: it is missing, damaged or foreign.
     """
     candidate = candidate_from(checkpoint.read_manifest(path)["metadata"]["candidate"])
-    template = task.init(candidate.allocation, candidate.training, candidate.seeds)
-    return task.evaluate(checkpoint.load(path, template), split)
+    template = task.init_trained(
+        candidate.allocation, candidate.training, candidate.seeds
+    )
+    return task.evaluate(checkpoint.load(path, template, partial=True), split)

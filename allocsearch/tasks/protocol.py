@@ -145,6 +145,19 @@ class Task(abc.ABC):
     ) -> PyTree:
         """The state of a group of runs before training, one per seed."""
 
+    def init_trained(
+        self,
+        allocation: Allocation,
+        training: TrainingConfig,
+        seeds: Sequence[int],
+    ) -> PyTree:
+        """As much of a state as `evaluate` reads, at the same paths as in `init`'s.
+
+        A checkpoint is read into it, so that networks are scored on other data than
+        they were trained on, or where there are no data to train on.
+        """
+        return self.init(allocation, training, seeds)
+
     @abc.abstractmethod
     def train(self, state: PyTree, n_chunks: int) -> tuple[PyTree, list[dict]]:
         """Train every run of a group for n chunks.
@@ -266,6 +279,15 @@ class TrainedTask(Task):
         optimizer = Optimizer(training)
         runs = tuple(self._init_run(allocation, optimizer, seed) for seed in seeds)
         return optimizer, runs
+
+    def init_trained(
+        self, allocation: Allocation, training: TrainingConfig, seeds: Sequence[int]
+    ) -> PyTree:
+        """See `Task.init_trained`: the networks alone."""
+        del training
+        models = [_build(self, allocation, jax.random.key(seed)) for seed in seeds]
+        absent: Any = None
+        return absent, tuple(Run(model, absent, absent) for model in models)
 
     def train(self, state: PyTree, n_chunks: int) -> tuple[PyTree, list[dict]]:
         """See `Task.train`."""

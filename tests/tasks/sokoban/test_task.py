@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
 from allocsearch.config import TrainingConfig, parse
 from allocsearch.errors import ConfigError, DataError
@@ -18,6 +19,7 @@ from allocsearch.tasks.sokoban import Sokoban
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.rollout import unroll
 from allocsearch.tasks.sokoban.task import split_environments
+from allocsearch.trial import Candidate, describe_candidate, evaluate_checkpoint
 
 RECURRENT = Allocation("conv_lstm", True, 1, 2, 4)
 FEEDFORWARD = Allocation("conv_lstm", False, 1, 2, 4)
@@ -401,3 +403,21 @@ def test_half_precision_trains_the_same_parameters(task, allocation):
     before, moved = start[1][0].model, after[1][0].model
     for part in ("encoder", "core", "head"):
         assert not same(getattr(before, part), getattr(moved, part))
+
+
+def test_a_checkpoint_is_scored_on_levels_of_another_size(task, tmp_path):
+    """With no training data beside them; the same network as on its own levels."""
+    candidate = Candidate(RECURRENT, TRAINING, (3,))
+    state, _ = task.train(task.init(RECURRENT, TRAINING, (3,)), 1)
+    metadata = {"candidate": describe_candidate(candidate)}
+    checkpoint.save(tmp_path / "kept", state, metadata)
+    assert evaluate_checkpoint(tmp_path / "kept", task, "test") == task.evaluate(
+        state, "test"
+    )
+    levels = tmp_path / "levels.xsb"
+    levels.write_text("#######\n#@ $ .#\n#  $ .#\n#######\n")
+    fields = {**SMALL, "data": str(levels)}
+    (scores,) = evaluate_checkpoint(
+        tmp_path / "kept", Sokoban(parse(SokobanConfig, fields)), "test"
+    )
+    assert scores["episode_length"] <= 10
