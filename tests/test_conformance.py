@@ -7,8 +7,19 @@ import pytest
 from allocsearch import registry, testing
 from allocsearch.experts import Expert, ExpertSpec
 
+DRC = {
+    "output_gate": "tanh",
+    "own_state": True,
+    "pool": "channel",
+    "boundary": "beyond",
+    "update": "replace",
+    "norm": "none",
+    "skip": "encoder",
+    "ticks": 2,
+}
+POOLED = {"pool": "linear", "boundary": "edge"}
 OPTIONS = {
-    "conv_lstm": [{}, {"kernel": 1, "forget_bias": 0.0}],
+    "conv_lstm": [{}, {"kernel": 1, "forget_bias": 0.0}, DRC, POOLED],
     "conv_glu": [{"kernel": 5}],
     "mlp": [{}, {"ratio": 2}],
     "transformer": [{"window": 3}, {"kv_cache": "per_expert", "window": 3}],
