@@ -15,7 +15,8 @@ from allocsearch.allocation import Allocation
 from allocsearch.audit import audit_model, trace_core
 from allocsearch.config import load_config, parse
 from allocsearch.errors import ConfigError
-from allocsearch.experts import spec_of
+from allocsearch.experts import layers, spec_of
+from allocsearch.experts.conv_lstm import ConvLSTM
 from allocsearch.network import ParallelExperts
 from allocsearch.plan import plan
 from allocsearch.space import core_flops
@@ -71,7 +72,7 @@ def convolution(x, weight):
     h, w, _ = x.shape
     out = np.zeros((h, w, weight.shape[3]))
     for row, column, i, j in np.ndindex(h, w, k, k):
-        y, at = row + i - k // 2, column + j - k // 2
+        y, at = row + i - (k - 1) // 2, column + j - (k - 1) // 2
         if 0 <= y < h and 0 <= at < w:
             out[row, column] += x[y, at] @ weight[i, j]
     return out
@@ -275,6 +276,38 @@ def test_the_page_shows_these_networks(page_block, depth, n_ticks, tmp_path):
     assert cell.setting.task.positions == (10, 10)
 
 
+@pytest.mark.parametrize("kernel", [2, 3, 4])
+def test_even_kernels_are_centred_alike_in_both_forms(kernel):
+    x = jax.random.normal(jax.random.key(1), (5, 4, 2))
+    weight = jax.random.normal(jax.random.key(2), (kernel, kernel, 2, 3))
+    by_hand = convolution(np.asarray(x), np.asarray(weight))
+    for form in ("conv", "patches"):
+        np.testing.assert_allclose(layers.conv(x, weight, form), by_hand, atol=1e-5)
+
+
+def test_a_stacked_encoder_is_one_convolution_after_the_other():
+    encoder = sokoban().encoder(3, key=jax.random.key(0))
+    planes = jax.nn.one_hot(jnp.arange(20).reshape(5, 4) % 7, 7)
+    z = np.asarray(encoder.first(planes))
+    assert encoder.weights.shape == (1, 4, 4, 3, 3)
+    np.testing.assert_allclose(
+        encoder(planes), convolution(z, np.asarray(encoder.weights[0])), atol=1e-5
+    )
+
+
+def test_experts_side_by_side_are_those_one_by_one_on_accelerators(monkeypatch):
+    drc = allocation(FAR, n_experts=2, depth=1)
+    on_cpu = network(drc)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    key = jax.random.key(0)
+    elsewhere = eqx.filter_jit(lambda: ParallelExperts(drc, GRID, key=key))()
+    assert elsewhere.levels.experts.level.form == "conv"
+    z = stream(on_cpu, 3)
+    np.testing.assert_allclose(
+        outputs(on_cpu, z, never(3)), outputs(elsewhere, z, never(3)), atol=1e-5
+    )
+
+
 def test_default_options_add_nothing():
     plain = allocation({})
     level = network(plain).levels
@@ -379,6 +412,14 @@ def test_the_carry_without_norm_stays_bounded():
     assert np.isfinite(rms).all()
     assert rms.max() < 20
     assert rms[-100:].max() < 1.5 * rms[50:150].max()
+
+
+def test_what_may_be_searched_can_be_built():
+    for name, values in ConvLSTM.searchable.items():
+        for value in values:
+            spec = ConvLSTM.from_options("conv_lstm", {name: value})
+            assert getattr(spec, name) == value
+        assert getattr(ConvLSTM(), name) in values
 
 
 @pytest.mark.parametrize(
