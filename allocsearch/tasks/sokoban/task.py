@@ -26,13 +26,9 @@ from allocsearch.tasks.sokoban.environment import (
 )
 from allocsearch.tasks.sokoban.evaluation import play_greedily, play_randomly
 from allocsearch.tasks.sokoban.levels import LevelSet
-from allocsearch.tasks.sokoban.modules import (
-    Encoder,
-    FlattenHead,
-    PoolHead,
-    StackedEncoder,
-)
+from allocsearch.tasks.sokoban.modules import Encoder, FlattenHead, PoolHead
 from allocsearch.tasks.sokoban.rollout import Experience, Stream, start, unroll
+from allocsearch.tasks.sokoban.stacked_encoder import StackedEncoder
 
 
 class Sokoban(TrainedTask):
