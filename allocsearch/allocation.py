@@ -21,6 +21,7 @@ NETWORK_OPTIONS: dict[str, tuple[str, ...]] = {
     "skip": ("none", "encoder"),
 }
 TICKS = "ticks"
+NETWORK_OPTION_NAMES = (*NETWORK_OPTIONS, TICKS)
 
 ARMS = ("recurrent", "nonrecurrent")
 
@@ -111,8 +112,7 @@ class Allocation:
     @property
     def expert_options(self) -> dict[str, Scalar]:
         """The options that the expert itself reads."""
-        network = (*NETWORK_OPTIONS, TICKS)
-        return {k: v for k, v in self.options if k not in network}
+        return {k: v for k, v in self.options if k not in NETWORK_OPTION_NAMES}
 
     def option(self, name: str, default: Scalar) -> Scalar:
         """The value of one option, or `default` where it is not set."""

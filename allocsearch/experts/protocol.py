@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from allocsearch.allocation import Allocation, Scalar
+from allocsearch.allocation import NETWORK_OPTION_NAMES, Allocation, Scalar
 from allocsearch.errors import ConfigError, unknown_name
 from allocsearch.registry import load
 
@@ -148,7 +148,8 @@ class ContextExpert(eqx.Module):
 class ExpertSpec(abc.ABC):
     """A kind of expert and its options: what the entry point names.
 
-    Fields are the options, with defaults: numbers, text or booleans.
+    Fields are the options, with defaults: numbers, text or booleans. Names of options
+    of the network (`allocsearch.allocation.NETWORK_OPTION_NAMES`) are taken.
     """
 
     grid_ndims: ClassVar[tuple[int, ...]]
@@ -228,6 +229,12 @@ def _check_norm(allocation: Allocation, spec: ExpertSpec) -> None:
 def _spec(
     kind: type[ExpertSpec], name: str, options: tuple[tuple[str, Scalar], ...]
 ) -> ExpertSpec:
+    for own in fields(kind):
+        if own.name in NETWORK_OPTION_NAMES:
+            raise ConfigError(
+                f"expert {name!r} has an option {own.name!r}, which is one of the "
+                "network's: give it another name"
+            )
     return kind.from_options(name, dict(options))
 
 
