@@ -20,9 +20,8 @@ DRC = {
     "skip": "encoder",
     "ticks": 2,
 }
-POOLED = {"pool": "linear", "boundary": "edge"}
 OPTIONS = {
-    "conv_lstm": [{}, {"kernel": 1, "forget_bias": 0.0}, DRC, POOLED],
+    "conv_lstm": [{}, {"kernel": 1, "forget_bias": 0.0}, DRC],
     "conv_glu": [{"kernel": 5}],
     "mlp": [{}, {"ratio": 2}],
     "transformer": [{"window": 3}, {"kv_cache": "per_expert", "window": 3}],
