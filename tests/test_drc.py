@@ -222,6 +222,7 @@ def test_parameters_of_drc_3_3(observation, n_colours, published):
 
 def test_published_figures():
     assert parameters_by_hand(3) == 1_285_125
+    assert parameters_by_hand(3, depth=1) == 987_525
     assert parameters_by_hand(3, n_actions=9) == 1_285_125 + 5 * 257
     per_cell = 9 * 100 * (4 * 32 + 1) * 4 * 32  # multiply-adds of one tick
     totals = {}
