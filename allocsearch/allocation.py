@@ -17,7 +17,11 @@ DEFAULT_AGGREGATION = "sqrt_sum"
 NETWORK_OPTIONS: dict[str, tuple[str, ...]] = {
     "update": ("residual", "replace"),
     "nonrecurrent_form": ("source", "trimmed"),
+    "norm": ("rms", "none"),
+    "skip": ("none", "encoder"),
 }
+TICKS = "ticks"
+NETWORK_OPTION_NAMES = (*NETWORK_OPTIONS, TICKS)
 
 ARMS = ("recurrent", "nonrecurrent")
 
@@ -40,11 +44,13 @@ class Allocation:
         radius: how many preceding experts on a ring each one hears; ``"full"`` shares
             one state among all.
         aggregation: name of an installed aggregation.
-        options: (name, value) pairs for the expert, and the network options ``update``
-            and ``nonrecurrent_form``; a mapping is accepted.
+        options: (name, value) pairs for the expert, and the network options ``update``,
+            ``nonrecurrent_form``, ``norm``, ``skip`` and ``ticks``; a mapping is
+            accepted.
 
     Raises:
-        ConfigError: a count below 1, a negative radius, or an option that is no scalar.
+        ConfigError: a count below 1, a negative radius, an option that is no scalar,
+            or a trimmed network of several ticks.
     """
 
     expert: str
@@ -83,6 +89,21 @@ class Allocation:
         return str(self.option("update", "residual"))
 
     @property
+    def norm(self) -> str:
+        """``"rms"``: what reads the state reads Norm(s); ``"none"``: s itself."""
+        return str(self.option("norm", "rms"))
+
+    @property
+    def skip(self) -> str:
+        """What is added to the top state for the head: ``"none"`` or ``"encoder"``."""
+        return str(self.option("skip", "none"))
+
+    @property
+    def ticks(self) -> int:
+        """How often all levels are run in one external step."""
+        return int(self.option(TICKS, 1))
+
+    @property
     def trimmed(self) -> bool:
         """Whether paths that can never influence the output are left out."""
         form = self.option("nonrecurrent_form", "source")
@@ -91,7 +112,7 @@ class Allocation:
     @property
     def expert_options(self) -> dict[str, Scalar]:
         """The options that the expert itself reads."""
-        return {k: v for k, v in self.options if k not in NETWORK_OPTIONS}
+        return {k: v for k, v in self.options if k not in NETWORK_OPTION_NAMES}
 
     def option(self, name: str, default: Scalar) -> Scalar:
         """The value of one option, or `default` where it is not set."""
@@ -186,4 +207,12 @@ def _canonical_options(options: Any, recurrent: bool) -> tuple[tuple[str, Scalar
             del pairs[name]
     if recurrent:
         pairs.pop("nonrecurrent_form", None)
+    _check_count(f"option {TICKS!r}", pairs.get(TICKS, 1))
+    if pairs.get(TICKS) == 1:
+        del pairs[TICKS]
+    if TICKS in pairs and "nonrecurrent_form" in pairs:
+        raise ConfigError(
+            f"nonrecurrent_form=trimmed leaves out what is zero at the first tick, but "
+            f"ticks={pairs[TICKS]} uses it at the next: set nonrecurrent_form=source"
+        )
     return tuple(sorted(pairs.items()))

@@ -223,11 +223,18 @@ def _core_step(core: ParallelExperts, carry: PyTree, z: PyTree) -> PyTree:
 
 
 def _live_core(core: ParallelExperts, z: jax.ShapeDtypeStruct) -> int:
-    allocation = core.allocation
-    if not allocation.recurrent:
-        options = {**dict(allocation.options), "nonrecurrent_form": "trimmed"}
-        allocation = replace(allocation, options=tuple(options.items()))
-    return trace_core(allocation, z.shape[:-1]).contractions
+    allocation, grid = core.allocation, z.shape[:-1]
+    if allocation.recurrent:
+        return trace_core(allocation, grid).contractions
+    # Only the first tick of a step starts from zero.
+    options = {**dict(allocation.options), "ticks": 1}
+    once = replace(allocation, options=tuple(options.items()))
+    trimmed = {**options, "nonrecurrent_form": "trimmed"}
+    first = replace(allocation, options=tuple(trimmed.items()))
+    live = trace_core(first, grid).contractions
+    if allocation.ticks > 1:
+        live += (allocation.ticks - 1) * trace_core(once, grid).contractions
+    return live
 
 
 def _gradient(model: Model, carry: PyTree, observation: PyTree) -> PyTree:

@@ -1,8 +1,9 @@
 """From an allocation to the network: L levels of E parallel experts, in Equinox.
 
 At each level every expert reads the normalised state and the encoded input; their
-proposals are aggregated and move the state. Recurrent networks carry the top state and
-the experts' memories to the next external step.
+proposals are aggregated and move the state. All levels run once in an external step, or
+as often as there are ticks. Recurrent networks carry the top state and the experts'
+memories to the next external step.
 """
 
 from dataclasses import replace
@@ -41,6 +42,9 @@ class Carry(eqx.Module):
     state: Float[Array, "r *grid d"] | None
     memories: PyTree
     context: PyTree
+
+
+_Kept = tuple[Array, PyTree, PyTree]  # state, memories, context
 
 
 class Level(eqx.Module):
@@ -97,9 +101,9 @@ class Level(eqx.Module):
         return (np.arange(self.n_experts)[:, None] - back) % self.n_experts
 
     def _read(self, state: Array | None, z: Array) -> Read:
-        if state is None or self.read_scale is None:
+        if state is None:
             return Read(None, z[None])
-        return Read(rms_norm(state) * self.read_scale, z[None])
+        return Read(_normed(state, self.read_scale), z[None])
 
     def _is_shared(self, read: Read) -> bool:
         return read.state is None or read.state.shape[0] == 1
@@ -152,15 +156,16 @@ class ParallelExperts(eqx.Module):
     Attributes:
         first: the first level, where it differs from the others (trimmed networks).
         levels: the other levels, stacked on a leading axis.
-        carry_scale: gain of the norm on the carried state; None if not recurrent.
-        head_scale: gain of the norm that the head reads through.
+        carry_scale: gain of the norm on the state that goes from the top to the first
+            level, at the next step or tick; None where none goes, or without norm.
+        head_scale: gain of the norm that the head reads through; None without norm.
         fresh: memories and context at the start of a stream, in a `widened` network.
     """
 
     first: Level | None
     levels: Level | None
     carry_scale: Float[Array, " d"] | None
-    head_scale: Float[Array, " d"]
+    head_scale: Float[Array, " d"] | None
     fresh: tuple[PyTree, PyTree] | None
     allocation: Allocation = eqx.field(static=True)
     grid: tuple[int, ...] = eqx.field(static=True)
@@ -211,8 +216,9 @@ class ParallelExperts(eqx.Module):
         rest = keys[n_first:]
         stack = eqx.filter_vmap(lambda k: build(k, True))
         self.levels = stack(rest) if len(rest) else None
-        ones = jnp.ones(allocation.width)
-        self.carry_scale = ones if allocation.recurrent else None
+        ones = jnp.ones(allocation.width) if allocation.norm == "rms" else None
+        returns = allocation.recurrent or allocation.ticks > 1
+        self.carry_scale = ones if returns else None
         self.head_scale = ones
         self.fresh = None
 
@@ -243,14 +249,18 @@ class ParallelExperts(eqx.Module):
             reset: whether this step starts a new stream; the carry is then ignored.
 
         Returns:
-            The carry, and the normalised top state that the head reads.
+            The carry, and the top state as the head reads it.
         """
         carry = _reset(carry, self.init_carry(), reset)
         recurrent = self.allocation.recurrent
         memories = carry.memories if recurrent else self._init_memories()
-        state = self._initial_state(carry)
-        state, memories, context = self._through(state, z, memories, carry.context)
-        out = rms_norm(state.mean(axis=0)) * self.head_scale
+        state = self._zero_state() if carry.state is None else carry.state
+        kept = state, memories, carry.context
+        state, memories, context = self._all_ticks(kept, z)
+        out = state.mean(axis=0)
+        if self.allocation.skip == "encoder":
+            out = out + z
+        out = _normed(out, self.head_scale)
         if not recurrent:
             return Carry(None, (), context), out
         return Carry(state, memories, context), out
@@ -297,9 +307,19 @@ class ParallelExperts(eqx.Module):
             is_leaf=lambda x: x is None,
         )
 
+    def _all_ticks(self, kept: _Kept, z: Array) -> _Kept:
+        def tick(kept: _Kept, _: None) -> tuple[_Kept, None]:
+            state, memories, context = kept
+            state = _normed(state, self.carry_scale)
+            return self._through(state, z, memories, context), None
+
+        if self.allocation.ticks == 1:
+            return tick(kept, None)[0]
+        return jax.lax.scan(tick, kept, None, length=self.allocation.ticks)[0]
+
     def _through(
         self, state: Array, z: Array, memories: PyTree, context: PyTree
-    ) -> tuple[Array, PyTree, PyTree]:
+    ) -> _Kept:
         first_memories, rest_memories = memories
         first_context, rest_context = context
         if self.first is not None:
@@ -335,11 +355,6 @@ class ParallelExperts(eqx.Module):
             keep = jax.checkpoint_policies.save_only_these_names(SAVED)
             body = jax.checkpoint(body, policy=keep, prevent_cse=False)
         return jax.lax.scan(body, state, (arrays, kept))
-
-    def _initial_state(self, carry: Carry) -> Array:
-        if carry.state is None or self.carry_scale is None:
-            return self._zero_state()
-        return rms_norm(carry.state) * self.carry_scale
 
     def _zero_state(self) -> Array:
         shape = (self.n_states, *self.grid, self.allocation.width)
@@ -391,17 +406,28 @@ def _build_level(
             f"expert {allocation.expert!r} builds a {type(experts).__name__}, which "
             "is neither an Expert nor a ContextExpert"
         )
+    if allocation.ticks > 1 and isinstance(experts, ContextExpert):
+        raise ConfigError(
+            f"expert {allocation.expert!r} keeps a context that is written once a "
+            f"step, but ticks={allocation.ticks}: set ticks=1"
+        )
+    normed = shape.reads_state and allocation.norm == "rms"
     aggregation = load("aggregation", allocation.aggregation)
     return Level(
         experts=experts,
         aggregation=aggregation(
             allocation.n_experts, allocation.width, key=key_aggregation
         ),
-        read_scale=jnp.ones(allocation.width) if shape.reads_state else None,
+        read_scale=jnp.ones(allocation.width) if normed else None,
         n_experts=allocation.n_experts,
         n_members=allocation.n_members,
         fused=fast and isinstance(experts, FusedExpert),
     )
+
+
+def _normed(state: Array, scale: Array | None) -> Array:
+    """The state over its rms, times a gain; as it is where there is no gain."""
+    return state if scale is None else rms_norm(state) * scale
 
 
 def _reset(carry: Carry, initial: Carry, reset: Bool[Array, ""] | bool) -> Carry:

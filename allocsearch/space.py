@@ -31,7 +31,7 @@ def core_flops(allocation: Allocation, grid: tuple[int, ...]) -> int:
     )
     first = replace(rest, reads_state=not allocation.trimmed)
     per_expert = spec.flops(first) + (allocation.depth - 1) * spec.flops(rest)
-    return allocation.n_experts * per_expert
+    return allocation.ticks * allocation.n_experts * per_expert
 
 
 def work_of(

@@ -67,6 +67,8 @@ def check_expert(
                 (False, "source"),
                 (False, "trimmed"),
             ):
+                if form == "trimmed" and options.get("ticks", 1) != 1:
+                    continue  # refused: nothing is zero at every tick
                 own = {**options, "nonrecurrent_form": form}
                 allocation = _allocation(name, own, width, recurrent=recurrent)
                 _check_level(allocation, grid)

@@ -49,6 +49,7 @@ def test_canonical_form_is_stable(allocation):
         ({"radius": 3}, {"radius": "full"}),
         ({"radius": 9}, {"radius": "full"}),
         ({"options": {"update": "residual"}}, {}),
+        ({"options": {"norm": "rms", "skip": "none", "ticks": 1}}, {}),
         ({"options": {"nonrecurrent_form": "trimmed"}, "recurrent": True}, {}),
         ({"n_experts": 1, "aggregation": "mean"}, {"n_experts": 1}),
         ({"radius": 0, "aggregation": "mean"}, {"radius": 0}),
@@ -75,6 +76,16 @@ def test_equal_networks_are_equal_values(a, b):
         ({"radius": -1}, "radius is -1"),
         ({"radius": "half"}, "radius is 'half'"),
         ({"options": {"update": "add"}}, "use one of residual, replace"),
+        ({"options": {"norm": "layer"}}, "use one of rms, none"),
+        ({"options": {"ticks": 0}}, "option 'ticks' is 0"),
+        ({"options": {"ticks": True}}, "option 'ticks' is True"),
+        (
+            {
+                "recurrent": False,
+                "options": {"ticks": 3, "nonrecurrent_form": "trimmed"},
+            },
+            "ticks=3 uses it at the next",
+        ),
         ({"options": {"kernel": [3]}}, "options are numbers, text or booleans"),
     ],
 )

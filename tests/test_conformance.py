@@ -1,14 +1,27 @@
 """The suites that plug-in authors use, run over everything that is installed."""
 
+from dataclasses import dataclass
+
 import equinox as eqx
 import jax.numpy as jnp
 import pytest
 
 from allocsearch import registry, testing
+from allocsearch.errors import ConfigError
 from allocsearch.experts import Expert, ExpertSpec
 
+DRC = {
+    "output_gate": "tanh",
+    "own_state": True,
+    "pool": "channel",
+    "boundary": "beyond",
+    "update": "replace",
+    "norm": "none",
+    "skip": "encoder",
+    "ticks": 2,
+}
 OPTIONS = {
-    "conv_lstm": [{}, {"kernel": 1, "forget_bias": 0.0}],
+    "conv_lstm": [{}, {"kernel": 1, "forget_bias": 0.0}, DRC],
     "conv_glu": [{"kernel": 5}],
     "mlp": [{}, {"ratio": 2}],
     "transformer": [{"window": 3}, {"kv_cache": "per_expert", "window": 3}],
@@ -64,6 +77,19 @@ def broken_spec(law):
             return Broken(jnp.eye(d), jnp.zeros(d), law)
 
     return BrokenSpec
+
+
+def test_an_option_that_is_the_networks_is_refused():
+    @dataclass(frozen=True)
+    class Ticking(broken_spec("none")):
+        ticks: int = 2
+
+    registry.register("expert", "ticking", Ticking)
+    try:
+        with pytest.raises(ConfigError, match="'ticking' has an option 'ticks'"):
+            testing.check_expert("ticking", n_steps=200, widths=(4,))
+    finally:
+        registry.unregister("expert", "ticking")
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def conv(
 
     Args:
         x: one board.
-        weight: k×k taps, k odd.
+        weight: k×k taps; for an even k the centre is the square before the middle.
         form: "conv" or "patches", see `LevelShape.form`.
     """
     if form == "patches":
@@ -70,8 +70,8 @@ def conv(
 def patches(x: Float[Array, "h w c"], k: int) -> Float[Array, "h w kkc"]:
     """The k×k neighbourhood of every position, zeros beyond the board."""
     h, w, _ = x.shape
-    half = k // 2
-    padded = jnp.pad(x, ((half, half), (half, half), (0, 0)))
+    around = (k - 1) // 2, k // 2
+    padded = jnp.pad(x, (around, around, (0, 0)))
     taps = [padded[i : i + h, j : j + w] for i in range(k) for j in range(k)]
     return jnp.concatenate(taps, axis=-1)
 

@@ -6,13 +6,14 @@ axis, and L levels on another; batching and time are `vmap` and `scan` outside.
 
 import abc
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from allocsearch.allocation import Allocation, Scalar
+from allocsearch.allocation import NETWORK_OPTION_NAMES, Allocation, Scalar
 from allocsearch.errors import ConfigError, unknown_name
 from allocsearch.registry import load
 
@@ -147,7 +148,8 @@ class ContextExpert(eqx.Module):
 class ExpertSpec(abc.ABC):
     """A kind of expert and its options: what the entry point names.
 
-    Fields are the options, with defaults: numbers, text or booleans.
+    Fields are the options, with defaults: numbers, text or booleans. Names of options
+    of the network (`allocsearch.allocation.NETWORK_OPTION_NAMES`) are taken.
     """
 
     grid_ndims: ClassVar[tuple[int, ...]]
@@ -155,6 +157,9 @@ class ExpertSpec(abc.ABC):
 
     searchable: ClassVar[dict[str, tuple[Scalar, ...]]] = {}
     """Options that a study may search, with the values worth trying."""
+
+    bounded_update: ClassVar[bool] = False
+    """Whether proposals are bounded whatever is read; the option norm=none asks it."""
 
     @abc.abstractmethod
     def flops(self, level: LevelShape) -> int:
@@ -206,14 +211,30 @@ def spec_of(allocation: Allocation) -> ExpertSpec:
     kind = load("expert", allocation.expert)
     options = tuple(allocation.expert_options.items())
     spec = _spec(kind, allocation.expert, options)
+    _check_norm(allocation, spec)
     spec.check(allocation)
     return spec
+
+
+def _check_norm(allocation: Allocation, spec: ExpertSpec) -> None:
+    bounded = allocation.update == "replace" and spec.bounded_update
+    if allocation.norm == "none" and not bounded:
+        raise ConfigError(
+            "norm=none lets the state grow without limit unless update=replace and the "
+            "expert's proposals are bounded, as those of conv_lstm are: set norm=rms"
+        )
 
 
 @functools.lru_cache(maxsize=256)
 def _spec(
     kind: type[ExpertSpec], name: str, options: tuple[tuple[str, Scalar], ...]
 ) -> ExpertSpec:
+    for own in fields(kind):
+        if own.name in NETWORK_OPTION_NAMES:
+            raise ConfigError(
+                f"expert {name!r} has an option {own.name!r}, which is one of the "
+                "network's: give it another name"
+            )
     return kind.from_options(name, dict(options))
 
 
@@ -226,6 +247,19 @@ def check_positive(**values: float) -> None:
     for name, value in values.items():
         if value <= 0:
             raise ConfigError(f"option {name!r} is {value!r}: give a positive number")
+
+
+def check_one_of(allowed: Iterable[str], **values: str) -> None:
+    """Refuse options that are not among these texts, by name.
+
+    Raises:
+        ConfigError: the first one that is not.
+    """
+    for name, value in values.items():
+        if value not in allowed:
+            raise ConfigError(
+                f"option {name!r} is {value!r}: use one of {', '.join(allowed)}"
+            )
 
 
 def check_odd(**values: int) -> None:

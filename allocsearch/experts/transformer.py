@@ -51,7 +51,12 @@ class Transformer(ExpertSpec):
             )
 
     def check(self, allocation: Allocation) -> None:
-        """Refuse odd widths, and a radius that a shared cache would talk around."""
+        """Refuse odd widths, ticks, and a radius that a shared cache talks around."""
+        if allocation.ticks > 1:
+            raise ConfigError(
+                f"ticks={allocation.ticks} would write a K/V cache more than once a "
+                "step: set ticks=1, or choose an expert without a cache"
+            )
         if allocation.radius != "full" and self.kv_cache == "shared":
             raise ConfigError(
                 "a shared K/V cache lets experts talk beyond a radius: set the option "

@@ -55,17 +55,13 @@ class NetworkConfig(Section):
     """Encoder and head around the searched core."""
 
     encoder_kernel: Annotated[int, Field(ge=1)] = 3
-    """Taps per side of the encoder's convolution, odd."""
+    """Taps per side of the encoder's convolutions."""
+    encoder_layers: Count = 1
+    """Convolutions of the encoder, without a non-linearity between them."""
     head: Literal["pool", "flatten"] = "pool"
     """`pool` reads weighted means over the board, `flatten` every square."""
     head_hidden: Annotated[int, Field(ge=0)] = 0
     """Hidden units of the head; none if 0."""
-
-    @model_validator(mode="after")
-    def _kernel_is_odd(self) -> "NetworkConfig":
-        if self.encoder_kernel % 2 == 0:
-            raise ValueError("encoder_kernel must be odd")
-        return self
 
 
 class LossConfig(Section):

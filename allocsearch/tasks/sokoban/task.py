@@ -37,6 +37,7 @@ from allocsearch.tasks.sokoban.levels import LevelSet
 from allocsearch.tasks.sokoban.modules import Encoder, FlattenHead, PoolHead
 from allocsearch.tasks.sokoban.recipes import RECIPES
 from allocsearch.tasks.sokoban.rollout import Experience, Stream, start, unroll
+from allocsearch.tasks.sokoban.stacked_encoder import StackedEncoder
 
 
 class Sokoban(TrainedTask):
@@ -94,7 +95,13 @@ class Sokoban(TrainedTask):
 
     def encoder(self, width: int, *, key: PRNGKeyArray) -> eqx.Module:
         """See `Task.encoder`."""
-        return Encoder(width, self.config.network.encoder_kernel, key=key)
+        network = self.config.network
+        kernel, n_more = network.encoder_kernel, network.encoder_layers - 1
+        first = Encoder(width, kernel, key=key)
+        if n_more == 0:
+            return first
+        stack_key = jax.random.fold_in(key, 1)
+        return StackedEncoder(first, n_more, width, kernel, key=stack_key)
 
     def head(self, width: int, *, key: PRNGKeyArray) -> eqx.Module:
         """See `Task.head`."""

@@ -343,7 +343,7 @@ def test_a_missing_directory_is_one_sentence(tmp_path):
     [
         ({"n_envs": 10, "n_minibatches": 3}, "multiple of n_minibatches"),
         ({"environment": {"step_limit": [60, 30]}}, "step_limit"),
-        ({"network": {"encoder_kernel": 2}}, "odd"),
+        ({"network": {"encoder_kernel": 0}}, "encoder_kernel"),
         ({"levels": {"n_boxs": 1}}, "did you mean 'n_boxes'"),
     ],
 )
