@@ -236,7 +236,8 @@ class ParallelExperts(eqx.Module):
     @property
     def dtype(self) -> Any:
         """What the network computes in: the dtype of its parameters."""
-        return self.head_scale.dtype
+        parameters = eqx.filter((self.first, self.levels), eqx.is_inexact_array)
+        return jax.tree.leaves(parameters)[0].dtype
 
     def step(
         self, carry: Carry, z: Float[Array, "*grid d"], reset: Bool[Array, ""] | bool
