@@ -248,8 +248,8 @@ class Environment:
         columns = jnp.where(direction < 2, 0, sign)
         near, at_near = self._look(state, rows, columns)
         beyond, at_beyond = self._look(state, 2 * rows, 2 * columns)
-        walked = (at_near & (WALL | BOX)) == 0
         pushed = ((at_near & BOX) != 0) & ((at_beyond & (WALL | BOX)) == 0)
+        walked = (at_near & (WALL | BOX)) == 0
         if self.n_actions > 4:
             walked &= action > 0
             pushed &= (action > 0) & (action <= 4)
