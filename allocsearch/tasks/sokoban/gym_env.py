@@ -97,6 +97,8 @@ class Game(NamedTuple):
             )
         fields = parse(EnvironmentConfig, {"step_limit": STEP_LIMIT, **environment})
         if isinstance(levels, LevelSet):
+            if data is not None:
+                raise ConfigError("give levels or data, not both")
             chosen = levels if fields.keep_border else levels.interior()
         else:
             section = parse(LevelsConfig, levels or {}, "levels")

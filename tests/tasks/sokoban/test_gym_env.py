@@ -47,8 +47,10 @@ def test_importing_the_package_imports_no_gymnasium():
     code = (
         "import sys, allocsearch, allocsearch.tasks.sokoban\n"
         "assert 'gymnasium' not in sys.modules\n"
-        "import allocsearch.tasks.sokoban.gym_env, gymnasium\n"
-        f"assert gymnasium.spec({ID!r}).vector_entry_point\n"
+        "import gymnasium\n"
+        f"id = 'allocsearch.tasks.sokoban.gym_env:{ID}'\n"
+        f"env = gymnasium.make(id, levels={SMALL})\n"
+        f"assert env.spec.id == gymnasium.spec({ID!r}).id\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -178,6 +180,7 @@ def test_seeds_decide_levels_and_limits():
         ({"render_mode": "human"}, ConfigError, "render_mode must be one of rgb_array"),
         ({"levels": SMALL, "split": "hard"}, DataError, "no 'hard' split, only train"),
         ({"data": "nowhere"}, DataError, "nowhere"),
+        ({"levels": ONE, "data": "here"}, ConfigError, "levels or data, not both"),
     ],
 )
 def test_what_making_one_refuses(arguments, error, message):
