@@ -38,6 +38,12 @@ def test_own_expert_page_runs():
         registry.unregister("aggregation", "largest")
 
 
+def test_sokoban_page_runs(capsys):
+    for block in blocks(ROOT / "docs" / "sokoban.md", "python"):
+        exec(compile(block, "sokoban.md", "exec"), {"__name__": "a_page"})
+    assert "#######" in capsys.readouterr().out
+
+
 def test_the_readme_names_only_commands_that_exist():
     from allocsearch.cli.app import app
 

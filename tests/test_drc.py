@@ -21,7 +21,7 @@ from allocsearch.network import ParallelExperts
 from allocsearch.plan import plan
 from allocsearch.space import core_flops
 from allocsearch.tasks.protocol import build_model
-from allocsearch.tasks.sokoban.config import EnvironmentConfig, SokobanConfig
+from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.task import Sokoban
 from allocsearch.testing import carry_rms
 
@@ -206,12 +206,7 @@ def parameters_by_hand(n_colours, depth=3, n_actions=4):
     [("planes", 7, None), ("tiny_rgb", 3, 1_285_125)],
 )
 def test_parameters_of_drc_3_3(observation, n_colours, published):
-    if "observation" in EnvironmentConfig.model_fields:
-        task = sokoban(observation=observation)
-    elif observation == "planes":
-        task = sokoban()
-    else:
-        pytest.skip("no other observation than planes")
+    task = sokoban(observation=observation)
     n_parameters, audited = audit(3, task)
     assert n_parameters == audited.parameters == parameters_by_hand(n_colours)
     assert published in (None, n_parameters)

@@ -16,7 +16,24 @@ def _as_pair(value: Any) -> Any:
 
 
 Pair = Annotated[tuple[Count, Count], BeforeValidator(_as_pair)]
-Limit = Annotated[Count | tuple[Count, Count], BeforeValidator(_as_pair)]
+
+
+def _as_limit(value: Any) -> Any:
+    """A number of steps or a pair of them; checked here, for one message about both."""
+    limit = _as_pair(value)
+    ends = limit if isinstance(limit, tuple) else (limit, limit)
+    if (
+        len(ends) != 2
+        or not all(type(end) in (int, float) and end % 1 == 0 for end in ends)
+        or not 1 <= ends[0] <= ends[1]
+    ):
+        raise ValueError(
+            "give a number of steps, at least 1, or [low, high] with 1 <= low <= high"
+        )
+    return limit
+
+
+Limit = Annotated[int | tuple[int, int], BeforeValidator(_as_limit)]
 
 
 class LevelsConfig(Section):
@@ -49,6 +66,18 @@ class EnvironmentConfig(Section):
     """Steps to truncation in training; of [low, high] each episode draws its own."""
     evaluation_step_limit: Count = 120
     """Steps to truncation in evaluation."""
+    n_actions: Literal[4, 5, 9] = 4
+    """4 moves, 5 with "no operation" first, or gym-sokoban's 9, where 4 never push."""
+    observation: Literal["planes", "tiny_rgb"] = "planes"
+    """Seven one-hot planes, or gym-sokoban's colours, one pixel a square."""
+    step_reward: float = -0.1
+    """Reward of every step; below zero it is a penalty."""
+    on_goal_reward: float = 1.0
+    """Reward of pushing a box onto a goal."""
+    off_goal_reward: float = -1.0
+    """Reward of pushing a box off a goal."""
+    solved_reward: float = 10.0
+    """Reward of the step that solves the level, on top of the others."""
 
 
 class NetworkConfig(Section):

@@ -5,32 +5,47 @@ a reset gathers one row. A time limit truncates an episode and does not terminat
 """
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, Int32, PRNGKeyArray, UInt8, UInt32
 
 from allocsearch.errors import ConfigError
+from allocsearch.tasks.sokoban.config import EnvironmentConfig
 from allocsearch.tasks.sokoban.levels import BOX, GOAL, PLAYER, WALL, LevelSet
+from allocsearch.tasks.sokoban.observations import OBSERVATION_PLANES, OBSERVATIONS
+
+__all__ = [
+    "ACTIONS",
+    "ACTION_SETS",
+    "OBSERVATION_PLANES",
+    "EnvState",
+    "Environment",
+    "Levels",
+    "Transition",
+]
 
 ACTIONS = ("up", "down", "left", "right")
-OBSERVATION_PLANES = (
-    "wall",
-    "empty",
-    "box",
-    "box on goal",
-    "player",
-    "player on goal",
-    "goal",
+ACTION_SETS = MappingProxyType(
+    {
+        4: ACTIONS,
+        5: ("no operation", *ACTIONS),
+        9: (
+            "no operation",
+            *(f"push {direction}" for direction in ACTIONS),
+            *(f"move {direction}" for direction in ACTIONS),
+        ),
+    }
 )
+"""What each action does, by the number of actions.
 
-_CODE_OF_PLANE = (WALL, 0, BOX, BOX | GOAL, PLAYER, PLAYER | GOAL, GOAL)
-# On CPU, reading a table row a square is several times faster than comparing codes.
-_PLANES_OF_CODE = np.zeros((16, len(OBSERVATION_PLANES)), np.float32)
-_PLANES_OF_CODE[_CODE_OF_PLANE, range(len(OBSERVATION_PLANES))] = 1.0
+The four of `ACTIONS` push a box that is in the way, and so do those called "push",
+which walk where there is none; those called "move" only walk. The order of the nine is
+gym-sokoban's, and the five are its first five.
+"""
 
 
 class Levels(eqx.Module):
@@ -100,7 +115,7 @@ class Transition(eqx.Module):
     """What one step brought.
 
     Args:
-        reward: gym-sokoban's reward.
+        reward: by the rules of the environment.
         terminated: the level is solved; no value follows.
         truncated: the step limit was met unsolved; a value would follow.
         moved: the player changed squares.
@@ -126,7 +141,7 @@ class Transition(eqx.Module):
 
 @dataclass(frozen=True)
 class Environment:
-    """The rules: board size, step limit and rewards (gym-sokoban's by default).
+    """The rules: board size, limit, rewards (gym-sokoban's by default), actions, view.
 
     Args:
         shape: board height and width; beyond the board counts as wall.
@@ -135,9 +150,12 @@ class Environment:
         step_reward: for every step.
         on_goal_reward, off_goal_reward: for a box pushed on or off a goal.
         solved_reward: for the step that puts the last box on a goal.
+        n_actions: which of `ACTION_SETS` the agent has.
+        observation: which of `OBSERVATIONS` the agent sees.
 
     Raises:
-        ConfigError: a size or a limit is out of range.
+        ConfigError: a size or a limit is out of range, or there is no such set of
+            actions or observation.
     """
 
     shape: tuple[int, int]
@@ -146,6 +164,28 @@ class Environment:
     on_goal_reward: float = 1.0
     off_goal_reward: float = -1.0
     solved_reward: float = 10.0
+    n_actions: int = len(ACTIONS)
+    observation: str = "planes"
+
+    @classmethod
+    def from_config(
+        cls, config: EnvironmentConfig, shape: tuple[int, int]
+    ) -> "Environment":
+        """The rules of a config, with its step limit of training.
+
+        Raises:
+            ConfigError: a size or a limit is out of range.
+        """
+        return cls(
+            shape,
+            step_limit=config.step_limit,
+            step_reward=config.step_reward,
+            on_goal_reward=config.on_goal_reward,
+            off_goal_reward=config.off_goal_reward,
+            solved_reward=config.solved_reward,
+            n_actions=config.n_actions,
+            observation=config.observation,
+        )
 
     def __post_init__(self):
         if min(self.shape) < 1:
@@ -156,6 +196,25 @@ class Environment:
                 "step_limit must be at least 1, or a pair (low, high) with "
                 f"1 <= low <= high, got {self.step_limit}"
             )
+        if self.n_actions not in ACTION_SETS:
+            known = ", ".join(str(n) for n in ACTION_SETS)
+            raise ConfigError(f"n_actions must be one of {known}, got {self.n_actions}")
+        if self.observation not in OBSERVATIONS:
+            raise ConfigError(
+                f"observation must be one of {', '.join(OBSERVATIONS)}, got "
+                f"{self.observation!r}"
+            )
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """What each action does, in order."""
+        return ACTION_SETS[self.n_actions]
+
+    @property
+    def observed(self) -> jax.ShapeDtypeStruct:
+        """Shape and type of an observation."""
+        table = OBSERVATIONS[self.observation]
+        return jax.ShapeDtypeStruct((*self.shape, table.shape[1]), table.dtype)
 
     @property
     def _limits(self) -> tuple[int, int]:
@@ -170,15 +229,31 @@ class Environment:
         """
         return self._start(levels, index, jax.random.bits(key, dtype=jnp.uint32))
 
+    def draw(self, levels: Levels, *, key: PRNGKeyArray) -> EnvState:
+        """The start of a uniformly drawn level; `key` draws the step limit as well.
+
+        Raises:
+            ConfigError: the levels have another board size.
+        """
+        index, bits = _drawn(levels, key)
+        return self._start(levels, index, bits)
+
     def step(self, state: EnvState, action: ArrayLike) -> tuple[EnvState, Transition]:
-        """Moves the player and never resets; `action` is an index of `ACTIONS`."""
+        """Moves the player and never resets; `action` is an index of `actions`."""
         action = jnp.asarray(action)
-        sign = 2 * (action % 2) - 1
-        rows, columns = jnp.where(action < 2, sign, 0), jnp.where(action < 2, 0, sign)
+        # Only the set of four lacks "no operation", which comes first.
+        direction = action if self.n_actions == 4 else (action - 1) % 4
+        sign = 2 * (direction % 2) - 1
+        rows = jnp.where(direction < 2, sign, 0)
+        columns = jnp.where(direction < 2, 0, sign)
         near, at_near = self._look(state, rows, columns)
         beyond, at_beyond = self._look(state, 2 * rows, 2 * columns)
         pushed = ((at_near & BOX) != 0) & ((at_beyond & (WALL | BOX)) == 0)
-        moved = ((at_near & (WALL | BOX)) == 0) | pushed
+        walked = (at_near & (WALL | BOX)) == 0
+        if self.n_actions > 4:
+            walked &= action > 0
+            pushed &= (action > 0) & (action <= 4)
+        moved = walked | pushed
         squares = jnp.arange(state.board.size, dtype=jnp.int32)
         changed = pushed & ((squares == near) | (squares == beyond))
         left_goal = (pushed & ((at_near & GOAL) != 0)).astype(jnp.int32)
@@ -225,23 +300,28 @@ class Environment:
             ConfigError: the levels have another board size.
         """
         final, transition = self.step(state, action)
-        bits = jax.random.bits(key, (2,), jnp.uint32)
-        index = (bits[0] % len(levels)).astype(jnp.int32)
+        index, bits = _drawn(levels, key)
         # Boards that go on all read level 0, which stays in the cache.
         index = jnp.where(transition.done, index, 0)
-        fresh = self._start(levels, index, bits[1])
+        fresh = self._start(levels, index, bits)
         following = jax.tree.map(
             lambda new, old: jnp.where(transition.done, new, old), fresh, final
         )
         return following, transition, final
 
-    def observe(self, state: EnvState) -> Float[Array, "height width planes"]:
-        """One-hot planes in the order of `OBSERVATION_PLANES`."""
+    def observe(
+        self, state: EnvState
+    ) -> Float[Array, "height width planes"] | UInt8[Array, "height width 3"]:
+        """What the agent sees: one channel vector a square.
+
+        One-hot planes in the order of `OBSERVATION_PLANES`, or with `tiny_rgb` the
+        red, green and blue of one pixel a square, 0 to 255.
+        """
         squares = jnp.arange(state.board.size, dtype=jnp.int32)
         player = jnp.where(squares == state.player, PLAYER, 0).astype(jnp.uint8)
-        table = jnp.asarray(_PLANES_OF_CODE)
-        planes = table.at[state.board | player].get(mode="promise_in_bounds")
-        return planes.reshape(*self.shape, len(OBSERVATION_PLANES))
+        table = jnp.asarray(OBSERVATIONS[self.observation])
+        seen = table.at[state.board | player].get(mode="promise_in_bounds")
+        return seen.reshape(self.observed.shape)
 
     def _start(
         self, levels: Levels, index: ArrayLike, bits: UInt32[Array, ""]
@@ -274,3 +354,11 @@ class Environment:
         square = jnp.where(inside, row * width + column, 0).astype(jnp.int32)
         code = state.board.at[square].get(mode="promise_in_bounds")
         return square, jnp.where(inside, code, WALL).astype(jnp.uint8)
+
+
+def _drawn(
+    levels: Levels, key: PRNGKeyArray
+) -> tuple[Int32[Array, ""], UInt32[Array, ""]]:
+    """The index of a level, and random bits to draw a step limit from."""
+    bits = jax.random.bits(key, (2,), jnp.uint32)
+    return (bits[0] % len(levels)).astype(jnp.int32), bits[1]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from allocsearch.network import Model
-from allocsearch.tasks.sokoban.environment import ACTIONS, Environment, EnvState, Levels
+from allocsearch.tasks.sokoban.environment import Environment, EnvState, Levels
 
 # (memory, boards, time) → (memory, actions), for a batch of boards.
 Policy = Callable[[Any, EnvState, Array], tuple[Any, Int[Array, " levels"]]]
@@ -71,7 +71,8 @@ def play_randomly(environment: Environment, levels: Levels, seed: int = 0) -> Ep
 
     def act(key: Array, states: EnvState, time: Array) -> tuple[Array, Array]:
         key_now = jax.random.fold_in(key, time)
-        return key, jax.random.randint(key_now, states.player.shape, 0, len(ACTIONS))
+        shape, n_actions = states.player.shape, environment.n_actions
+        return key, jax.random.randint(key_now, shape, 0, n_actions)
 
     return _play(environment, levels, act, jax.random.key(seed))
 

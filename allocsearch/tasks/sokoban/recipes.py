@@ -9,8 +9,19 @@ from allocsearch.tasks.protocol import Recipe
 # belong to the mean that this loss takes, and to each other.
 _FAR = Recipe(
     task={
-        "environment": {"step_limit": [30, 120], "evaluation_step_limit": 120},
-        "network": {"head": "flatten", "head_hidden": 256},
+        "levels": {"interior": [8, 8], "n_boxes": 4},
+        "environment": {
+            "keep_border": True,
+            "observation": "tiny_rgb",
+            "step_limit": [30, 120],
+            "evaluation_step_limit": 120,
+        },
+        "network": {
+            "encoder_kernel": 4,
+            "encoder_layers": 2,
+            "head": "flatten",
+            "head_hidden": 256,
+        },
         "loss": {
             "kind": "vtrace",
             "discount": 0.97,

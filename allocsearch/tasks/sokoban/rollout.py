@@ -9,11 +9,10 @@ level begins at once. Either way the carry is reset on the first step of the new
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
 from allocsearch.network import Carry, Model
 from allocsearch.tasks.sokoban.environment import (
-    ACTIONS,
     Environment,
     EnvState,
     Levels,
@@ -57,7 +56,7 @@ class Experience(eqx.Module):
         carry: before the first step.
     """
 
-    observations: Float[Array, "t b height width planes"]
+    observations: Num[Array, "t b height width channels"]
     begins: Bool[Array, "t b"]
     actions: Int[Array, "t b"]
     log_probs: Float[Array, "t b"]
@@ -106,7 +105,7 @@ def unroll(
     noise_key, level_key, key = jax.random.split(stream.key, 3)
     n_envs = len(stream.halted)
     # All that is random is drawn before the loop: the loop compiles and runs faster.
-    noise = jax.random.gumbel(noise_key, (n_steps, n_envs, len(ACTIONS)))
+    noise = jax.random.gumbel(noise_key, (n_steps, n_envs, environment.n_actions))
     fresh = _new_episodes(environment, levels, (n_steps, n_envs), key=level_key)
 
     acting = model.widened()
@@ -185,7 +184,7 @@ def advance(
     Args:
         environment: the rules.
         states: boards.
-        actions: indices of `ACTIONS`, ignored where halted.
+        actions: indices of the environment's actions, ignored where halted.
         halted: whether the board is the last of a truncated episode.
         fresh: the level that each board is replaced by, if it is.
 
@@ -222,5 +221,5 @@ def log_prob(
     logits: Float[Array, "*axes actions"], actions: Int[Array, "*axes"]
 ) -> Float[Array, "*axes"]:
     """Log-probability of actions under a policy's logits."""
-    chosen = jax.nn.one_hot(actions, len(ACTIONS))
+    chosen = jax.nn.one_hot(actions, logits.shape[-1])
     return jnp.sum(jax.nn.log_softmax(logits) * chosen, axis=-1)

@@ -1,6 +1,7 @@
 """Sokoban as a task: actor–critic training on device, greedy evaluation on levels."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,15 +27,11 @@ from allocsearch.tasks.sokoban import data
 from allocsearch.tasks.sokoban.actor_critic import actor_critic_loss
 from allocsearch.tasks.sokoban.budgets import BUDGETS
 from allocsearch.tasks.sokoban.config import SokobanConfig
-from allocsearch.tasks.sokoban.environment import (
-    OBSERVATION_PLANES,
-    Environment,
-    Levels,
-)
+from allocsearch.tasks.sokoban.environment import Environment, Levels
 from allocsearch.tasks.sokoban.evaluation import play_greedily, play_randomly
 from allocsearch.tasks.sokoban.inspection import inspect_levels
 from allocsearch.tasks.sokoban.levels import LevelSet
-from allocsearch.tasks.sokoban.modules import Encoder, FlattenHead, PoolHead
+from allocsearch.tasks.sokoban.modules import ENCODERS, FlattenHead, PoolHead
 from allocsearch.tasks.sokoban.recipes import RECIPES
 from allocsearch.tasks.sokoban.rollout import Experience, Stream, start, unroll
 from allocsearch.tasks.sokoban.stacked_encoder import StackedEncoder
@@ -58,11 +55,12 @@ class Sokoban(TrainedTask):
     def __init__(self, config: SokobanConfig):
         """See `Task.__init__`."""
         self.config = config
-        limits = config.environment
         # Levels are generated on first use, so that a space is listed without them.
         shape = data.generated_shape(config) or next(iter(self._splits.values())).shape
-        self.environment = Environment(shape, limits.step_limit)
-        self._evaluation = Environment(shape, limits.evaluation_step_limit)
+        self.environment = Environment.from_config(config.environment, shape)
+        self._evaluation = replace(
+            self.environment, step_limit=config.environment.evaluation_step_limit
+        )
         self.levels = cache(self._device_levels)
         self._baseline = cache(self._play_randomly)
 
@@ -77,9 +75,8 @@ class Sokoban(TrainedTask):
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:
-        """Seven one-hot planes."""
-        shape = (*self.positions, len(OBSERVATION_PLANES))
-        return jax.ShapeDtypeStruct(shape, jnp.float32)
+        """One-hot planes, or colours."""
+        return self.environment.observed
 
     @property
     def steps_per_chunk(self) -> int:
@@ -97,7 +94,8 @@ class Sokoban(TrainedTask):
         """See `Task.encoder`."""
         network = self.config.network
         kernel, n_more = network.encoder_kernel, network.encoder_layers - 1
-        first = Encoder(width, kernel, key=key)
+        encoder = ENCODERS[self.config.environment.observation]
+        first = encoder(width, kernel, key=key)
         if n_more == 0:
             return first
         stack_key = jax.random.fold_in(key, 1)
@@ -105,11 +103,11 @@ class Sokoban(TrainedTask):
 
     def head(self, width: int, *, key: PRNGKeyArray) -> eqx.Module:
         """See `Task.head`."""
-        network = self.config.network
-        if network.head == "pool":
-            return PoolHead(width, network.head_hidden, key=key)
+        hidden, n_actions = self.config.network.head_hidden, self.environment.n_actions
+        if self.config.network.head == "pool":
+            return PoolHead(width, hidden, n_actions, key=key)
         n_positions = self.positions[0] * self.positions[1]
-        return FlattenHead(width, n_positions, network.head_hidden, key=key)
+        return FlattenHead(width, n_positions, hidden, n_actions, key=key)
 
     def init_stream(self, model: Model, *, key: PRNGKeyArray) -> Stream:
         """See `TrainedTask.init_stream`."""

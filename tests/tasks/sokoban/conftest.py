@@ -40,6 +40,15 @@ class ReferenceSokoban:
             self.player = near
         return reward + 10 * self.solved, moved, pushed
 
+    def act(self, action: str) -> tuple[float, bool, bool]:
+        """Plays an action by its name; what is called a move never pushes."""
+        verb, _, direction = action.rpartition(" ")
+        rows, columns = MOVES.get(direction[0], (0, 0))
+        near = (self.player[0] + rows, self.player[1] + columns)
+        if action == "no operation" or (verb == "move" and near in self.boxes):
+            return -0.1 + 10 * self.solved, False, False
+        return self.move(direction[0])
+
     def rows(self) -> list[str]:
         """The board as it now stands, in XSB characters."""
         height, width = self.size

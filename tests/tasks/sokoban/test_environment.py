@@ -5,9 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from allocsearch.config import parse
 from allocsearch.errors import ConfigError
+from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.environment import (
-    ACTIONS,
+    ACTION_SETS,
     OBSERVATION_PLANES,
     Environment,
     EnvState,
@@ -46,6 +48,11 @@ def level(*rows: str) -> LevelSet:
     return parse_levels("\n".join(rows), origin="drawn in the test")
 
 
+def begin(environment: Environment, levels: LevelSet) -> EnvState:
+    on_device = Levels.from_level_set(levels)
+    return environment.reset(on_device, 0, key=jax.random.key(0))
+
+
 def play(levels: LevelSet, moves: str, step_limit: int = 120) -> list[Transition]:
     environment = Environment(levels.shape, step_limit)
     state = environment.reset(Levels.from_level_set(levels), 0, key=jax.random.key(0))
@@ -69,7 +76,7 @@ def random_rollout(
 
     def advance(state, key):
         action_key, reset_key = jax.random.split(key)
-        action = jax.random.randint(action_key, (n_envs,), 0, len(ACTIONS))
+        action = jax.random.randint(action_key, (n_envs,), 0, environment.n_actions)
         keys = jax.random.split(reset_key, n_envs)
         after, transition, final = jax.vmap(
             lambda s, a, k: environment.step_autoreset(on_device, s, a, key=k)
@@ -106,7 +113,7 @@ def assert_parity(reference, environment: Environment, levels: LevelSet, n_steps
         board = reference(drawn(levels, env % len(levels)))
         n_taken = 0
         for step in range(n_steps):
-            reward, moved, pushed = board.move("udlr"[action[step, env]])
+            reward, moved, pushed = board.act(environment.actions[action[step, env]])
             n_taken += 1
             limit = at(before, step, env).step_limit
             got: Transition = at(transition, step, env)
@@ -125,18 +132,24 @@ def assert_parity(reference, environment: Environment, levels: LevelSet, n_steps
 
 
 @pytest.mark.parametrize(
-    ("interior", "n_boxes", "bordered", "step_limit"),
+    ("interior", "n_boxes", "bordered", "step_limit", "n_actions"),
     [
-        ((5, 5), 1, True, 60),
-        ((3, 4), 1, False, (5, 40)),
-        ((4, 7), 3, False, 50),
-        ((8, 8), 4, True, 120),
+        ((5, 5), 1, True, 60, 4),
+        ((3, 4), 1, False, (5, 40), 4),
+        ((4, 7), 3, False, 50, 4),
+        ((8, 8), 4, True, 120, 4),
+        ((4, 4), 1, False, 60, 5),
+        ((5, 6), 2, True, (5, 60), 5),
+        ((4, 4), 1, False, 60, 9),
+        ((5, 6), 2, True, (5, 60), 9),
     ],
 )
-def test_transition_for_transition(reference, interior, n_boxes, bordered, step_limit):
+def test_transition_for_transition(
+    reference, interior, n_boxes, bordered, step_limit, n_actions
+):
     levels = generate_levels(24, interior=interior, n_boxes=n_boxes, seed=1)
     levels = levels if bordered else levels.interior()
-    environment = Environment(levels.shape, step_limit)
+    environment = Environment(levels.shape, step_limit, n_actions=n_actions)
     assert assert_parity(reference, environment, levels, n_steps=150) >= 16
 
 
@@ -160,6 +173,99 @@ def test_rewards_and_flags_by_hand():
     assert [round(float(step.reward), 4) for step in solving] == [0.9, -0.1, -0.1, 10.9]
     assert [bool(step.terminated) for step in solving] == [0, 0, 0, 1]
     assert solving[0].reward.dtype == jnp.float32
+
+
+def test_the_names_of_the_actions_are_what_they_do():
+    levels = level("#####", "#   #", "# @ #", "#   #", "#$ .#", "#####")
+    start = {"up": -5, "down": 5, "left": -1, "right": 1, "operation": 0}
+    for n_actions, names in ACTION_SETS.items():
+        environment = Environment(levels.shape, n_actions=n_actions)
+        assert environment.actions == names
+        assert len(names) == n_actions
+        for action, name in enumerate(names):
+            state = begin(environment, levels)
+            after, _ = environment.step(state, action)
+            assert int(after.player - state.player) == start[name.split()[-1]]
+
+
+@pytest.mark.parametrize("n_actions", [5, 9])
+def test_only_a_push_moves_a_box(n_actions):
+    levels = level("#######", "#@$. .#", "#$    #", "#######")
+    environment = Environment(levels.shape, n_actions=n_actions)
+    state = begin(environment, levels)
+    for action, name in enumerate(environment.actions):
+        after, transition = environment.step(state, action)
+        pushes = name in ("right", "push right")
+        assert bool(transition.pushed) == bool(transition.moved) == pushes
+        assert np.array_equal(after.board, state.board) == (not pushes)
+        assert float(transition.reward) == pytest.approx(0.9 if pushes else -0.1)
+        assert int(after.n_steps) == 1
+
+
+@pytest.mark.parametrize("n_actions", [5, 9])
+def test_a_solved_board_stays_solved_without_operation(n_actions):
+    levels = level("#####", "#@$.#", "#####")
+    environment = Environment(levels.shape, n_actions=n_actions)
+    state, _ = environment.step(begin(environment, levels), 4)
+    after, transition = environment.step(state, 0)
+    assert bool(transition.terminated)
+    assert not bool(transition.moved)
+    assert int(after.player) == int(state.player)
+
+
+def test_the_rewards_are_those_asked_for():
+    levels = level("########", "#@$. .$#", "########")
+    environment = Environment(
+        levels.shape,
+        step_reward=-0.5,
+        on_goal_reward=2.0,
+        off_goal_reward=-3.0,
+        solved_reward=40.0,
+    )
+    state = begin(environment, levels)
+    rewards = []
+    for letter in "rrlr":
+        state, transition = environment.step(state, "udlr".index(letter))
+        rewards.append(float(transition.reward))
+    assert rewards == pytest.approx([1.5, -3.5, -0.5, -0.5 + 0.0])
+    solving = level("#####", "#@$.#", "#####")
+    environment = Environment(solving.shape, step_reward=-0.5, solved_reward=40.0)
+    _, transition = environment.step(begin(environment, solving), 3)
+    assert float(transition.reward) == pytest.approx(-0.5 + 1.0 + 40.0)
+
+
+COLOR_OF_CHARACTER = {
+    "#": (0, 0, 0),
+    " ": (243, 248, 238),
+    "$": (142, 121, 56),
+    "*": (254, 95, 56),
+    "@": (160, 212, 56),
+    "+": (219, 212, 56),
+    ".": (254, 126, 125),
+}
+
+
+@pytest.mark.parametrize("bordered", [True, False])
+def test_colors_and_planes_show_the_same(bordered):
+    levels = level("########", "#+$ *  #", "# $.   #", "########")
+    levels = levels if bordered else levels.interior()
+    planes, colors = (
+        Environment(levels.shape),
+        Environment(levels.shape, observation="tiny_rgb"),
+    )
+    for moves in ("", "r", "rr", "rd"):
+        state = begin(planes, levels)
+        for letter in moves:
+            state, _ = planes.step(state, "udlr".index(letter))
+        seen = characters_of(np.asarray(planes.observe(state)))
+        pixels = np.asarray(colors.observe(state))
+        expected = [[COLOR_OF_CHARACTER[char] for char in row] for row in seen]
+        np.testing.assert_array_equal(pixels, expected)
+        assert (pixels.dtype, pixels.shape) == (np.uint8, (*levels.shape, 3))
+        for environment in (planes, colors):
+            observation = environment.observe(state)
+            assert observation.shape == environment.observed.shape
+            assert observation.dtype == environment.observed.dtype
 
 
 def test_a_box_moved_from_goal_to_goal_earns_nothing():
@@ -246,36 +352,44 @@ def test_what_an_environment_refuses():
             Environment((7, 7), limit)
     with pytest.raises(ConfigError, match="squares"):
         Environment((0, 7))
+    with pytest.raises(ConfigError, match="n_actions must be one of 4, 5, 9, got 6"):
+        Environment((7, 7), n_actions=6)
+    with pytest.raises(ConfigError, match="one of planes, tiny_rgb, got 'rgb'"):
+        Environment((7, 7), observation="rgb")
 
 
-def test_agrees_with_jumanji():
-    sokoban = pytest.importorskip("jumanji.environments.routing.sokoban")
-    types = pytest.importorskip("jumanji.environments.routing.sokoban.types")
-    levels = generate_levels(32, interior=(8, 8), n_boxes=4, seed=5)
-    environment = Environment(levels.shape, 120)
-    trace = random_rollout(environment, levels, n_envs=32, n_steps=100)
-    action, before, _, transition, final, _ = trace
-    theirs = sokoban.Sokoban(generator=object(), viewer=object(), time_limit=10_000)
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("n_actions", 7, "field 'environment.n_actions': .*4, 5 or 9"),
+        ("observation", "rgb", "field 'environment.observation': .*'tiny_rgb'"),
+        ("step_reward", "free", "field 'environment.step_reward': .*number"),
+        ("solved_reward", float("inf"), "field 'environment.solved_reward': .*finite"),
+        ("step_limit", [60, 30], "field 'environment.step_limit': .*low <= high"),
+        ("step_limit", 0, "field 'environment.step_limit': .*at least 1.*got 0"),
+        ("step_limit", [1, 2, 3], r"field 'environment.step_limit': .*\[low, high\]"),
+        ("step_limit", float("nan"), "field 'environment.step_limit': .*at least 1"),
+        ("n_action", 4, "unknown field 'environment.n_action': did you mean"),
+    ],
+)
+def test_what_a_config_refuses(field, value, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        parse(SokobanConfig, {"environment": {field: value}})
+    assert "\n" not in str(caught.value)
 
-    def their_step(board, player, action):
-        walls, goals, boxes = (board & 1) != 0, (board & 2) != 0, (board & 4) != 0
-        fixed = jnp.where(walls, 1, jnp.where(goals, 2, 0)).reshape(10, 10)
-        moving = jnp.where(boxes, 4, 0).at[player].set(3).reshape(10, 10)
-        state = types.State(
-            key=jax.random.key(0),
-            fixed_grid=fixed.astype(jnp.uint8),
-            variable_grid=moving.astype(jnp.uint8),
-            agent_location=jnp.array([player // 10, player % 10]),
-            step_count=jnp.int32(0),
-        )
-        # Their order is up, right, down, left.
-        state, timestep = theirs.step(state, jnp.array([0, 2, 3, 1])[action])
-        return state.variable_grid, timestep.reward
 
-    moving, reward = jax.jit(jax.vmap(jax.vmap(their_step)))(
-        before.board, before.player, action
-    )
-    moving = np.asarray(moving).reshape(*action.shape, -1)
-    np.testing.assert_array_equal(moving == 4, (final.board & 4) != 0)
-    np.testing.assert_array_equal((moving == 3).argmax(axis=-1), final.player)
-    np.testing.assert_allclose(reward, transition.reward, atol=1e-6)
+def test_a_config_decides_every_rule():
+    fields = {
+        "step_limit": (5, 6),
+        "step_reward": -0.2,
+        "on_goal_reward": 0.5,
+        "off_goal_reward": -0.4,
+        "solved_reward": 3.0,
+        "n_actions": 9,
+        "observation": "tiny_rgb",
+    }
+    config = parse(SokobanConfig, {"environment": fields}).environment
+    built = Environment.from_config(config, (5, 4))
+    assert built == Environment((5, 4), **fields)
+    default = Environment.from_config(SokobanConfig().environment, (5, 4))
+    assert default == Environment((5, 4), step_limit=(30, 120))
