@@ -22,16 +22,17 @@ _HOME = {
     "Work": "allocsearch.work",
     "feasible_space": "allocsearch.space",
     "load_study": "allocsearch.study",
-    "run": "allocsearch.study",
+    "run": "allocsearch.driver",
 }
 
 if TYPE_CHECKING:
     from allocsearch.allocation import Allocation
     from allocsearch.config import StudyConfig
+    from allocsearch.driver import run
     from allocsearch.network import ParallelExperts
     from allocsearch.results import TrialResult
     from allocsearch.space import feasible_space
-    from allocsearch.study import Study, load_study, run
+    from allocsearch.study import Study, load_study
     from allocsearch.work import Budget, Work
 
 __all__ = [

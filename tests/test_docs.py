@@ -10,7 +10,7 @@ import yaml
 
 from allocsearch import registry
 from allocsearch.config import load_config
-from allocsearch.study import run
+from allocsearch.driver import run
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(

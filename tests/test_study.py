@@ -15,9 +15,10 @@ import pytest
 from allocsearch import registry
 from allocsearch.allocation import Allocation
 from allocsearch.config import ExpertConfig, Section
+from allocsearch.driver import Observer, run
 from allocsearch.errors import ConfigError, StudyError
 from allocsearch.results import Objective
-from allocsearch.study import Observer, load_study, run
+from allocsearch.study import load_study
 from allocsearch.tasks.protocol import NamedBudget, Task
 
 

@@ -11,8 +11,9 @@ from allocsearch.analysis.formats import (
 )
 from allocsearch.analysis.statistics import standard_error
 from allocsearch.cli.pace import Pace
+from allocsearch.driver import Observer
 from allocsearch.results import TrialResult
-from allocsearch.study import Observer, Study
+from allocsearch.study import Study
 
 
 class Notes(Observer):

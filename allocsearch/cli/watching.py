@@ -7,7 +7,8 @@ from allocsearch.cli.bars import Bars
 from allocsearch.cli.lines import Lines, Notes
 from allocsearch.cli.printing import stderr
 from allocsearch.cli.stopping import Stopper
-from allocsearch.study import Study, run
+from allocsearch.driver import run
+from allocsearch.study import Study
 
 
 def run_watched(study: Study, quiet: bool) -> int | None:
