@@ -11,13 +11,15 @@ from allocsearch.analysis.formats import arm_label, format_number, plain
 from allocsearch.analysis.rows import Row
 from allocsearch.cli.exits import NothingToDo
 from allocsearch.cli.flags import Flags
+from allocsearch.cli.item_files import check_item_file, write_items
 from allocsearch.cli.naming import find_trial, name_of
-from allocsearch.cli.printing import show, show_json
+from allocsearch.cli.printing import note, show, show_json
 from allocsearch.config import merge, parse_setting
 from allocsearch.errors import ConfigError, unknown_name
 from allocsearch.study import load_study
+from allocsearch.tasks.protocol import Scores
 from allocsearch.tasks.resolve import build_task
-from allocsearch.trial import candidate_from, evaluate_checkpoint
+from allocsearch.trial import candidate_from, evaluate_checkpoint_each
 
 SPLITS = ("valid", "test")
 
@@ -50,7 +52,12 @@ def _is_study(name: str, directory: Path) -> bool:
 
 
 def print_scores(
-    path: Path, split: str, flags: Flags, settings: Sequence[str], as_json: bool
+    path: Path,
+    split: str,
+    flags: Flags,
+    settings: Sequence[str],
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Score a checkpoint on a split and print it beside the baseline.
 
@@ -59,16 +66,34 @@ def print_scores(
         split: "valid" or "test".
         flags: whose task and data override what the checkpoint was trained on.
         settings: ``task.field=value``, likewise.
+        out: where to write what each item scored, if anywhere.
         as_json: whether stdout is to be JSON.
     """
-    row = _scores(path, split, flags, settings)
+    if out is not None:
+        check_item_file(out)
+    row, scores = _scores(path, split, flags, settings)
+    if out is not None:
+        _write(out, row, scores)
     if as_json:
         show_json(row)
     else:
         show(scores_table(row))
 
 
-def _scores(path: Path, split: str, flags: Flags, settings: Sequence[str]) -> Row:
+def _write(out: Path, row: Row, scores: Sequence[Scores]) -> None:
+    if not scores[0].items:
+        raise ConfigError(
+            f"task {row['task']['name']!r} does not tell what each item scored, so "
+            f"there is nothing to write to {out}: leave --out away"
+        )
+    seeds = [seed["seed"] for seed in row["seeds"]]
+    write_items(out, seeds, [score.items for score in scores])
+    note(f"{len(seeds) * row['n_items']} rows written to {out}")
+
+
+def _scores(
+    path: Path, split: str, flags: Flags, settings: Sequence[str]
+) -> tuple[Row, list[Scores]]:
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
     metadata = checkpoint.read_manifest(path)["metadata"]
@@ -76,9 +101,10 @@ def _scores(path: Path, split: str, flags: Flags, settings: Sequence[str]) -> Ro
     given = [flags.values(), *map(parse_setting, settings)]
     fields = merge({"task": dict(candidate.task)}, *given)["task"]
     task, config = build_task(fields.pop("name"), fields)
-    seeds = evaluate_checkpoint(path, task, split)
+    scores = evaluate_checkpoint_each(path, task, split)
+    seeds = [score.metrics for score in scores]
     horizon = candidate.training.horizon or metadata["steps"]
-    return {
+    row = {
         "checkpoint": str(path),
         "label": candidate.allocation.label,
         "arm": candidate.allocation.arm,
@@ -91,7 +117,14 @@ def _scores(path: Path, split: str, flags: Flags, settings: Sequence[str]) -> Ro
             {"seed": seed, "metrics": metrics}
             for seed, metrics in zip(candidate.seeds, seeds, strict=True)
         ],
+        "n_items": _n_items(scores),
     }
+    return row, scores
+
+
+def _n_items(scores: Sequence[Scores]) -> int:
+    """Items that every network was scored on; 0 where the task does not tell."""
+    return len(next(iter(scores[0].items.values()), ()))
 
 
 def scores_table(row: Row) -> FittedTable:

@@ -4,12 +4,13 @@ Evaluation has a carry of its own, zero at the start of every level, and changes
 nothing of a run.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from allocsearch.network import Model
@@ -27,7 +28,16 @@ class Episodes(eqx.Module):
         returns: sum of rewards, undiscounted.
         lengths: steps played.
         solved: whether every box came to stand on a goal.
+
+    Class attributes:
+        MEANS: which of the columns of `by_level` each metric is the mean of.
     """
+
+    MEANS: ClassVar[Mapping[str, str]] = {
+        "return": "return",
+        "solved_fraction": "solved",
+        "episode_length": "length",
+    }
 
     returns: Float[Array, " levels"]
     lengths: Int[Array, " levels"]
@@ -39,6 +49,15 @@ class Episodes(eqx.Module):
             "return": jnp.mean(self.returns),
             "solved_fraction": jnp.mean(self.solved),
             "episode_length": jnp.mean(self.lengths.astype(jnp.float32)),
+        }
+
+    def by_level(self) -> dict[str, np.ndarray]:
+        """One value for each level: its index in the split, and how it went."""
+        return {
+            "level": np.arange(len(self.lengths)),
+            "return": np.asarray(self.returns),
+            "length": np.asarray(self.lengths),
+            "solved": np.asarray(self.solved),
         }
 
 
