@@ -1,5 +1,6 @@
 """Files of what each item of a split scored, one row per seed and item."""
 
+import contextlib
 import importlib.util
 import os
 from collections.abc import Mapping, Sequence
@@ -63,4 +64,5 @@ def write_items(
             f"{path} cannot be written: {error.strerror or error}"
         ) from error
     finally:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            fresh.unlink()

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
+
 from allocsearch import checkpoint
+from allocsearch.analysis.bootstrap import bootstrap_intervals
 from allocsearch.analysis.cells import words
 from allocsearch.analysis.fitted import Column, FittedTable
 from allocsearch.analysis.formats import arm_label, format_number, plain
@@ -103,6 +106,7 @@ def _scores(
     task, config = build_task(fields.pop("name"), fields)
     scores = evaluate_checkpoint_each(path, task, split)
     seeds = [score.metrics for score in scores]
+    *each, overall = _intervals(scores)
     horizon = candidate.training.horizon or metadata["steps"]
     row = {
         "checkpoint": str(path),
@@ -112,10 +116,13 @@ def _scores(
         "task": config,
         "split": split,
         "metrics": {name: fmean(m[name] for m in seeds) for name in seeds[0]},
+        "intervals": overall,
         "baseline": task.baseline(split),
         "seeds": [
-            {"seed": seed, "metrics": metrics}
-            for seed, metrics in zip(candidate.seeds, seeds, strict=True)
+            {"seed": seed, "metrics": metrics, "intervals": intervals}
+            for seed, metrics, intervals in zip(
+                candidate.seeds, seeds, each, strict=True
+            )
         ],
         "n_items": _n_items(scores),
     }
@@ -127,19 +134,43 @@ def _n_items(scores: Sequence[Scores]) -> int:
     return len(next(iter(scores[0].items.values()), ()))
 
 
+def _intervals(scores: Sequence[Scores]) -> list[dict[str, list[float]]]:
+    """Bootstrap intervals over items, by metric: of each network, then of their mean.
+
+    Networks are held fixed: all are scored on the items drawn.
+    """
+    means = scores[0].means
+    if not means:
+        return [{} for _ in (*scores, "mean")]
+    columns = [[score.items[name] for name in means.values()] for score in scores]
+    values = np.asarray(columns, float)  # networks, metrics, items
+    values = np.concatenate([values, values.mean(axis=0, keepdims=True)])
+    ends = bootstrap_intervals(values.reshape(-1, values.shape[-1]).T)
+    return [
+        dict(zip(means, own.tolist(), strict=True))
+        for own in ends.reshape(*values.shape[:2], 2)
+    ]
+
+
 def scores_table(row: Row) -> FittedTable:
-    """Metrics per seed, their mean, and the untrained baseline."""
-    last = ("mean", *(["untrained"] if row["baseline"] else []))
+    """Metrics per seed, their mean with its interval, and the untrained baseline."""
     seeds = row["seeds"] if len(row["seeds"]) > 1 else []
-    labels = [*(str(seed["seed"]) for seed in seeds), *last]
-    lines = [*(seed["metrics"] for seed in seeds), row["metrics"], row["baseline"]]
-    lines = lines[: len(labels)]
+    rows = [(str(seed["seed"]), seed["metrics"]) for seed in seeds]
+    rows.append(("mean", row["metrics"]))
+    intervals = row.get("intervals", {})
+    for i, label in enumerate(("95 % from", "95 % to") if intervals else ()):
+        rows.append((label, {name: ends[i] for name, ends in intervals.items()}))
+    if row["baseline"]:
+        rows.append(("untrained", row["baseline"]))
+    labels, lines = zip(*rows, strict=True)
     columns = [Column("seed", labels, "left")]
     columns += [
         Column(words(name), [format_number(line.get(name)) for line in lines])
         for name in row["metrics"]
     ]
     notes = [f"On {row['split']} data of task {plain(row['task']['name'])}."]
+    if intervals:
+        notes.append(f"Bootstrap interval of the mean over {row['n_items']} items.")
     if row["trained"] < 1:
         notes.append(f"Training was not finished: {row['trained']:.0%} of its horizon.")
     breaks = [len(seeds) - 1] if seeds else []

@@ -5,7 +5,9 @@ import importlib.util
 import signal
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
@@ -15,6 +17,7 @@ from allocsearch.trial import Candidate, describe_candidate
 
 SHAPE = ("--n-experts", "1", "--recurrent")
 LEVELS = {"interior": [4, 4], "n_boxes": 1, "n_train": 8, "n_valid": 30, "n_test": 8}
+SAMPLED = ("--set", "task.evaluation.policy=sampled")
 ENVIRONMENT = {"keep_border": False, "evaluation_step_limit": 20}
 
 
@@ -113,11 +116,7 @@ def player(tmp_path_factory):
 
 def test_flags_change_how_a_checkpoint_is_evaluated(player, cli):
     greedy = cli("evaluate", player, "--json").json
-    sampled = cli("evaluate", player, "--set", "task.evaluation.policy=sampled")
-    assert "return" in sampled.out
-    sampled = cli(
-        *("evaluate", player, "--set", "task.evaluation.policy=sampled", "--json")
-    ).json
+    sampled = cli("evaluate", player, *SAMPLED, "--json").json
     assert sampled["task"]["evaluation"]["policy"] == "sampled"
     assert sampled["metrics"] != greedy["metrics"]
     wrong = cli("evaluate", player, "--set", "task.evaluation.policy=random")
@@ -146,10 +145,35 @@ def test_items_are_a_row_per_seed_and_level(player, cli, tmp_path):
         assert lengths == pytest.approx(metrics["episode_length"])
 
 
+def test_metrics_have_intervals_over_items(player, trained, cli, tmp_path):
+    path = tmp_path / "levels.csv"
+    found = cli("evaluate", player, "--out", path, *SAMPLED, "--json").json
+    assert found["n_items"] == 30
+    frame = pd.read_csv(path)
+    columns = {"return": "return", "solved_fraction": "solved"}
+    for metric, column in columns.items():
+        by_seed = frame.pivot(index="level", columns="seed", values=column).astype(
+            float
+        )
+        means = {"mean": by_seed.mean(axis=1), **by_seed}
+        rows = {"mean": found, **{seed["seed"]: seed for seed in found["seeds"]}}
+        for name, values in means.items():
+            low, high = rows[name]["intervals"][metric]
+            expected = stats.bootstrap(
+                (values,), np.mean, method="percentile", rng=np.random.default_rng(2)
+            ).confidence_interval
+            error = 0.15 * stats.sem(values) + 1e-6
+            assert (low, high) == pytest.approx(tuple(expected), abs=error)
+    table = cli("evaluate", player, *SAMPLED).out
+    assert "95 % from" in table
+    assert "over 30 items" in table
+    without = cli("evaluate", trained[1], "--json").json
+    assert (without["intervals"], without["n_items"]) == ({}, 0)
+    assert "95 %" not in cli("evaluate", trained[1]).out
+
+
 def test_items_in_parquet_are_those_in_csv(player, cli, tmp_path):
     pytest.importorskip("pyarrow")
-    import pandas as pd
-
     for name in ("levels.csv", "levels.parquet"):
         assert cli("evaluate", player, "--out", tmp_path / name).code == 0
     csv_frame = pd.read_csv(tmp_path / "levels.csv")
