@@ -39,8 +39,8 @@ def task() -> Sokoban:
     return Sokoban(parse(SokobanConfig, config))
 
 
-def built(task: Sokoban, key: int, scale: float):
-    allocation = Allocation("conv_lstm", True, 1, 1, 4)
+def built(task: Sokoban, key: int, scale: float, recurrent: bool = True):
+    allocation = Allocation("conv_lstm", recurrent, 1, 1, 4)
     model = eqx.filter_jit(build_model)(task, allocation, key=jax.random.key(key))
     # Weights of the readout drawn small would make every board's action the same.
     out = scale * model.head.readout.out
@@ -122,8 +122,7 @@ def test_thinking_and_a_reset_state_are_those_of_plain_loops(
 
 
 def test_a_network_without_carry_neither_thinks_nor_forgets(task):
-    allocation = Allocation("conv_lstm", False, 1, 1, 4)
-    model = build_model(task, allocation, key=jax.random.key(5))
+    model = built(task, key=5, scale=30, recurrent=False)
     environment = Environment(task.positions, LIMIT)
     levels = task.levels("test")
     plain = play_greedily(model, environment, levels)
