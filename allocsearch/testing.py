@@ -29,7 +29,7 @@ from allocsearch.experts import ContextExpert, LevelShape, Read, spec_of
 from allocsearch.network import ParallelExperts
 from allocsearch.registry import load
 from allocsearch.space import core_flops
-from allocsearch.tasks.protocol import Task
+from allocsearch.tasks.protocol import Scores, Task
 
 GRIDS = {0: (), 1: (5,), 2: (4, 3)}
 
@@ -135,6 +135,7 @@ def check_task(task: Task, allocation: Allocation, training: Any) -> None:
     _require(_equal(whole, pieces), "training in pieces differs from the whole")
     first = task.evaluate(whole)
     _require(first == task.evaluate(whole), "evaluating twice gives two results")
+    _check_items(task.evaluate_each(whole), first)
     further, _ = task.train(whole, 1)
     evaluated, _ = task.train(pieces, 1)
     _require(_equal(further, evaluated), "evaluation changed the training")
@@ -152,6 +153,26 @@ def check_task(task: Task, allocation: Allocation, training: Any) -> None:
         "the manifest does not survive JSON",
     )
     _require(task.steps_per_chunk > 0, "steps_per_chunk must be positive")
+
+
+def _check_items(scores: Sequence[Scores], metrics: Sequence[dict[str, float]]) -> None:
+    _require(
+        [score.metrics for score in scores] == list(metrics),
+        "evaluate_each has other metrics than evaluate",
+    )
+    for score in scores:
+        lengths = {name: len(column) for name, column in score.items.items()}
+        _require("seed" not in lengths, "a column of items is called seed")
+        _require(
+            len(set(lengths.values())) <= 1,
+            f"columns of items differ in length: {lengths}",
+        )
+        for metric, column in score.means.items():
+            mean = np.mean(score.items[column], dtype=np.float64)
+            _require(
+                math.isclose(mean, score.metrics[metric], rel_tol=1e-4, abs_tol=1e-5),
+                f"{metric} is {score.metrics[metric]}, but items have {column} {mean}",
+            )
 
 
 def _allocation(

@@ -20,7 +20,7 @@ from allocsearch.config import TrainingConfig
 from allocsearch.errors import AllocsearchError, AuditError, BudgetError
 from allocsearch.results import SeedResult
 from allocsearch.space import core_flops
-from allocsearch.tasks.protocol import Task, build_model, n_chunks
+from allocsearch.tasks.protocol import Scores, Task, build_model, n_chunks
 from allocsearch.work import Audit, Budget, format_flops
 
 
@@ -286,8 +286,17 @@ def evaluate_checkpoint(path: Path, task: Task, split: str) -> list[dict[str, fl
     Raises:
         CheckpointError: it is missing, damaged or foreign.
     """
+    return task.evaluate(_load_networks(path, task), split)
+
+
+def evaluate_checkpoint_each(path: Path, task: Task, split: str) -> list[Scores]:
+    """As `evaluate_checkpoint`, and what each item scored, where the task can tell."""
+    return task.evaluate_each(_load_networks(path, task), split)
+
+
+def _load_networks(path: Path, task: Task) -> PyTree:
     candidate = candidate_from(checkpoint.read_manifest(path)["metadata"]["candidate"])
     template = task.init_trained(
         candidate.allocation, candidate.training, candidate.seeds
     )
-    return task.evaluate(checkpoint.load(path, template, partial=True), split)
+    return checkpoint.load(path, template, partial=True)

@@ -4,20 +4,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
+
 from allocsearch import checkpoint
+from allocsearch.analysis.bootstrap import bootstrap_intervals
 from allocsearch.analysis.cells import words
 from allocsearch.analysis.fitted import Column, FittedTable
 from allocsearch.analysis.formats import arm_label, format_number, plain
 from allocsearch.analysis.rows import Row
 from allocsearch.cli.exits import NothingToDo
 from allocsearch.cli.flags import Flags
+from allocsearch.cli.item_files import check_item_file, write_items
 from allocsearch.cli.naming import find_trial, name_of
-from allocsearch.cli.printing import show, show_json
+from allocsearch.cli.printing import note, show, show_json
 from allocsearch.config import merge, parse_setting
 from allocsearch.errors import ConfigError, unknown_name
 from allocsearch.study import load_study
+from allocsearch.tasks.protocol import Scores
 from allocsearch.tasks.resolve import build_task
-from allocsearch.trial import candidate_from, evaluate_checkpoint
+from allocsearch.trial import candidate_from, evaluate_checkpoint_each
 
 SPLITS = ("valid", "test")
 
@@ -50,7 +55,12 @@ def _is_study(name: str, directory: Path) -> bool:
 
 
 def print_scores(
-    path: Path, split: str, flags: Flags, settings: Sequence[str], as_json: bool
+    path: Path,
+    split: str,
+    flags: Flags,
+    settings: Sequence[str],
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Score a checkpoint on a split and print it beside the baseline.
 
@@ -59,16 +69,34 @@ def print_scores(
         split: "valid" or "test".
         flags: whose task and data override what the checkpoint was trained on.
         settings: ``task.field=value``, likewise.
+        out: where to write what each item scored, if anywhere.
         as_json: whether stdout is to be JSON.
     """
-    row = _scores(path, split, flags, settings)
+    if out is not None:
+        check_item_file(out)
+    row, scores = _scores(path, split, flags, settings)
+    if out is not None:
+        _write(out, row, scores)
     if as_json:
         show_json(row)
     else:
         show(scores_table(row))
 
 
-def _scores(path: Path, split: str, flags: Flags, settings: Sequence[str]) -> Row:
+def _write(out: Path, row: Row, scores: Sequence[Scores]) -> None:
+    if not scores[0].items:
+        raise ConfigError(
+            f"task {row['task']['name']!r} does not tell what each item scored, so "
+            f"there is nothing to write to {out}: leave --out away"
+        )
+    seeds = [seed["seed"] for seed in row["seeds"]]
+    write_items(out, seeds, [score.items for score in scores])
+    note(f"{len(seeds) * row['n_items']} rows written to {out}")
+
+
+def _scores(
+    path: Path, split: str, flags: Flags, settings: Sequence[str]
+) -> tuple[Row, list[Scores]]:
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
     metadata = checkpoint.read_manifest(path)["metadata"]
@@ -76,9 +104,11 @@ def _scores(path: Path, split: str, flags: Flags, settings: Sequence[str]) -> Ro
     given = [flags.values(), *map(parse_setting, settings)]
     fields = merge({"task": dict(candidate.task)}, *given)["task"]
     task, config = build_task(fields.pop("name"), fields)
-    seeds = evaluate_checkpoint(path, task, split)
+    scores = evaluate_checkpoint_each(path, task, split)
+    seeds = [score.metrics for score in scores]
+    *each, overall = _intervals(scores)
     horizon = candidate.training.horizon or metadata["steps"]
-    return {
+    row = {
         "checkpoint": str(path),
         "label": candidate.allocation.label,
         "arm": candidate.allocation.arm,
@@ -86,27 +116,61 @@ def _scores(path: Path, split: str, flags: Flags, settings: Sequence[str]) -> Ro
         "task": config,
         "split": split,
         "metrics": {name: fmean(m[name] for m in seeds) for name in seeds[0]},
+        "intervals": overall,
         "baseline": task.baseline(split),
         "seeds": [
-            {"seed": seed, "metrics": metrics}
-            for seed, metrics in zip(candidate.seeds, seeds, strict=True)
+            {"seed": seed, "metrics": metrics, "intervals": intervals}
+            for seed, metrics, intervals in zip(
+                candidate.seeds, seeds, each, strict=True
+            )
         ],
+        "n_items": _n_items(scores),
     }
+    return row, scores
+
+
+def _n_items(scores: Sequence[Scores]) -> int:
+    """Items that every network was scored on; 0 where the task does not tell."""
+    return len(next(iter(scores[0].items.values()), ()))
+
+
+def _intervals(scores: Sequence[Scores]) -> list[dict[str, list[float]]]:
+    """Bootstrap intervals over items, by metric: of each network, then of their mean.
+
+    Networks are held fixed: all are scored on the items drawn.
+    """
+    means = scores[0].means
+    if not means:
+        return [{} for _ in (*scores, "mean")]
+    columns = [[score.items[name] for name in means.values()] for score in scores]
+    values = np.asarray(columns, float)  # networks, metrics, items
+    values = np.concatenate([values, values.mean(axis=0, keepdims=True)])
+    ends = bootstrap_intervals(values.reshape(-1, values.shape[-1]).T)
+    return [
+        dict(zip(means, own.tolist(), strict=True))
+        for own in ends.reshape(*values.shape[:2], 2)
+    ]
 
 
 def scores_table(row: Row) -> FittedTable:
-    """Metrics per seed, their mean, and the untrained baseline."""
-    last = ("mean", *(["untrained"] if row["baseline"] else []))
+    """Metrics per seed, their mean with its interval, and the untrained baseline."""
     seeds = row["seeds"] if len(row["seeds"]) > 1 else []
-    labels = [*(str(seed["seed"]) for seed in seeds), *last]
-    lines = [*(seed["metrics"] for seed in seeds), row["metrics"], row["baseline"]]
-    lines = lines[: len(labels)]
+    rows = [(str(seed["seed"]), seed["metrics"]) for seed in seeds]
+    rows.append(("mean", row["metrics"]))
+    intervals = row.get("intervals", {})
+    for i, label in enumerate(("95 % from", "95 % to") if intervals else ()):
+        rows.append((label, {name: ends[i] for name, ends in intervals.items()}))
+    if row["baseline"]:
+        rows.append(("untrained", row["baseline"]))
+    labels, lines = zip(*rows, strict=True)
     columns = [Column("seed", labels, "left")]
     columns += [
         Column(words(name), [format_number(line.get(name)) for line in lines])
         for name in row["metrics"]
     ]
     notes = [f"On {row['split']} data of task {plain(row['task']['name'])}."]
+    if intervals:
+        notes.append(f"Bootstrap interval of the mean over {row['n_items']} items.")
     if row["trained"] < 1:
         notes.append(f"Training was not finished: {row['trained']:.0%} of its horizon.")
     breaks = [len(seeds) - 1] if seeds else []

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from allocsearch.allocation import Allocation
@@ -77,6 +78,23 @@ class Recipe:
     task: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     warning: str | None = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How one network did on a split.
+
+    Attributes:
+        metrics: by name, the objectives among them.
+        items: columns by name, other than "seed", with one value for each item of the
+            split, such as a level, in the same order for every network; empty where
+            a task does not tell.
+        means: the metrics that are means of a column, and which.
+    """
+
+    metrics: dict[str, float]
+    items: Mapping[str, np.ndarray] = field(default_factory=dict)
+    means: Mapping[str, str] = field(default_factory=dict)
 
 
 class Task(abc.ABC):
@@ -181,6 +199,10 @@ class Task(abc.ABC):
             For each seed its metrics by name, the objectives among them.
         """
 
+    def evaluate_each(self, state: PyTree, split: str = "valid") -> list[Scores]:
+        """As `evaluate`, and what each item scored, where a task can tell."""
+        return [Scores(metrics) for metrics in self.evaluate(state, split)]
+
     @abc.abstractmethod
     def baseline(self, split: str = "valid") -> dict[str, float]:
         """The same metrics of an untrained reference, such as a random policy."""
@@ -272,6 +294,10 @@ class TrainedTask(Task):
     def score(self, model: Model, split: str) -> dict[str, float]:
         """Metrics of one network on a split; the same call gives the same numbers."""
 
+    def score_each(self, model: Model, split: str) -> Scores:
+        """The metrics of `score`, and what each item scored, where a task can tell."""
+        return Scores(self.score(model, split))
+
     def init(
         self, allocation: Allocation, training: TrainingConfig, seeds: Sequence[int]
     ) -> PyTree:
@@ -308,6 +334,10 @@ class TrainedTask(Task):
     def evaluate(self, state: PyTree, split: str = "valid") -> list[dict[str, float]]:
         """See `Task.evaluate`."""
         return [self.score(run.model, split) for run in state[1]]
+
+    def evaluate_each(self, state: PyTree, split: str = "valid") -> list[Scores]:
+        """See `Task.evaluate_each`."""
+        return [self.score_each(run.model, split) for run in state[1]]
 
     def _init_run(self, allocation: Allocation, optimizer: Optimizer, seed: int) -> Run:
         key_model, key_stream = jax.random.split(jax.random.key(seed))

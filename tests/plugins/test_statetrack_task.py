@@ -11,8 +11,8 @@ from allocsearch.allocation import Allocation
 from allocsearch.config import SpaceConfig, TrainingConfig
 from allocsearch.errors import UnknownNameError
 from allocsearch.space import core_flops, feasible_space
-from allocsearch.tasks.protocol import n_chunks
-from allocsearch.testing import check_task
+from allocsearch.tasks.protocol import Scores, n_chunks
+from allocsearch.testing import ConformanceError, check_task
 from allocsearch.work import Budget
 from allocsearch_statetrack.groups import GROUPS
 from allocsearch_statetrack.task import StateTrack, StateTrackConfig
@@ -36,6 +36,23 @@ def test_the_laws_of_a_task_hold():
     training = TrainingConfig(**{**MICRO.training, "horizon": 4 * 4 * 8})
     task = micro_task(batch=4, updates_per_chunk=1, n_held_out=8)
     check_task(task, Allocation("mlp", True, 1, 2, 8), training)
+
+
+class OffByOne(StateTrack):
+    """Tells items whose mean is not the metric."""
+
+    def score_each(self, model, split):
+        metrics = self.score(model, split)
+        right = np.full(3, metrics["accuracy"] + 1)
+        return Scores(metrics, {"right": right}, {"accuracy": "right"})
+
+
+def test_items_that_contradict_their_metric_are_caught():
+    fields = {"batch": 4, "updates_per_chunk": 1, "n_held_out": 8}
+    task = OffByOne(StateTrackConfig(**{**MICRO.task, **fields}))
+    training = TrainingConfig(**{**MICRO.training, "horizon": 4 * 4 * 8})
+    with pytest.raises(ConformanceError, match="accuracy is"):
+        check_task(task, Allocation("mlp", True, 1, 2, 8), training)
 
 
 def test_micro_learns_within_its_horizon(trained):

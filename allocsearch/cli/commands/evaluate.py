@@ -1,5 +1,6 @@
 """`allocsearch evaluate`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,6 +28,15 @@ def evaluate(
     task: options.Task = None,
     data: options.Data = None,
     set_: options.Settings = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="What each item scored, such as a level: .parquet or .csv.",
+        ),
+    ] = None,
     directory: options.Directory = None,
     as_json: options.Json = False,
 ) -> None:
@@ -37,10 +47,13 @@ def evaluate(
     Examples:
         allocsearch evaluate sokoban-tiny recurrent/best --split test
         allocsearch evaluate trained/sokoban --data boxoban/medium --json
+        allocsearch evaluate trained/sokoban --set task.evaluation.policy=sampled
+        allocsearch evaluate trained/sokoban --out levels.parquet
     """
     from allocsearch.cli.flags import Flags
     from allocsearch.cli.scoring import locate, print_scores
 
     where = directory or options.DEFAULT_DIRECTORY
     path = locate(checkpoint, trial, where)
-    print_scores(path, split, Flags(task=task, data=data), set_ or (), as_json)
+    flags = Flags(task=task, data=data)
+    print_scores(path, split, flags, set_ or (), out, as_json)

@@ -118,6 +118,28 @@ class LossConfig(Section):
     """Divide advantages by their root mean square over the minibatch."""
 
 
+class EvaluationConfig(Section):
+    """How a trained network plays held-out levels."""
+
+    policy: Literal["greedy", "sampled"] = "greedy"
+    """The likeliest action, or one drawn with the policy's probabilities."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Decides what `sampled` draws."""
+    thinking_steps: Annotated[int, Field(ge=0)] = 0
+    """Steps of the network on the first board before its first action."""
+    state: Literal["carried", "reset"] = "carried"
+    """`reset` gives the network a fresh carry at every step."""
+
+    @model_validator(mode="after")
+    def _thoughts_are_kept(self) -> "EvaluationConfig":
+        if self.thinking_steps and self.state == "reset":
+            raise ValueError(
+                "thinking_steps only move the carry, which `state: reset` drops: set "
+                "thinking_steps to 0 or state to carried"
+            )
+        return self
+
+
 class SokobanConfig(Section):
     """The Sokoban task."""
 
@@ -128,6 +150,7 @@ class SokobanConfig(Section):
     environment: EnvironmentConfig = EnvironmentConfig()
     network: NetworkConfig = NetworkConfig()
     loss: LossConfig = LossConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
     n_envs: Count = 128
     """Environments stepped together."""
     unroll: Count = 20

@@ -4,15 +4,17 @@ Evaluation has a carry of its own, zero at the start of every level, and changes
 nothing of a run.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PyTree
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from allocsearch.network import Model
+from allocsearch.tasks.sokoban.config import EvaluationConfig
 from allocsearch.tasks.sokoban.environment import Environment, EnvState, Levels
 
 # (memory, boards, time) → (memory, actions), for a batch of boards.
@@ -26,7 +28,16 @@ class Episodes(eqx.Module):
         returns: sum of rewards, undiscounted.
         lengths: steps played.
         solved: whether every box came to stand on a goal.
+
+    Class attributes:
+        MEANS: which of the columns of `by_level` each metric is the mean of.
     """
+
+    MEANS: ClassVar[Mapping[str, str]] = {
+        "return": "return",
+        "solved_fraction": "solved",
+        "episode_length": "length",
+    }
 
     returns: Float[Array, " levels"]
     lengths: Int[Array, " levels"]
@@ -40,29 +51,85 @@ class Episodes(eqx.Module):
             "episode_length": jnp.mean(self.lengths.astype(jnp.float32)),
         }
 
+    def by_level(self) -> dict[str, np.ndarray]:
+        """One value for each level: its index in the split, and how it went."""
+        return {
+            "level": np.arange(len(self.lengths)),
+            "return": np.asarray(self.returns),
+            "length": np.asarray(self.lengths),
+            "solved": np.asarray(self.solved),
+        }
 
-@eqx.filter_jit
+
 def play_greedily(model: Model, environment: Environment, levels: Levels) -> Episodes:
-    """Every level once, always with the likeliest action.
+    """Every level once, always with the likeliest action."""
+    return play(model, environment, levels, EvaluationConfig())
+
+
+def play(
+    model: Model, environment: Environment, levels: Levels, config: EvaluationConfig
+) -> Episodes:
+    """Every level once.
+
+    What is drawn for a level depends on the seed, the level's index and the time, and
+    not on the other levels.
 
     Args:
         model: reads boards one by one.
         environment: its step limit ends an unsolved level.
         levels: played side by side.
+        config: how actions are chosen, and what becomes of the carry.
     """
+    key = jax.random.key(config.seed) if config.policy == "sampled" else None
+    n_thoughts, resets = config.thinking_steps, config.state == "reset"
+    return _play_network(model, environment, levels, key, n_thoughts, resets)
+
+
+@eqx.filter_jit
+def _play_network(
+    model: Model,
+    environment: Environment,
+    levels: Levels,
+    key: PRNGKeyArray | None,
+    n_thoughts: int,
+    resets: bool,
+) -> Episodes:
+    """Every level once: greedily without a key."""
     acting = model.widened()
-    carry = jax.tree.map(
+    fresh = jax.tree.map(
         lambda x: jnp.broadcast_to(x, (len(levels), *x.shape)), model.init_carry()
     )
+    starts = _starts(environment, levels)
+
+    def step(carry: PyTree, states: EnvState) -> tuple[PyTree, PyTree]:
+        observations = jax.vmap(environment.observe)(states)
+        return jax.vmap(lambda c, o: acting.step(c, o, False))(carry, observations)
 
     def act(carry: PyTree, states: EnvState, time: Array) -> tuple[PyTree, Array]:
-        del time
-        observations = jax.vmap(environment.observe)(states)
-        step = jax.vmap(lambda c, o: acting.step(c, o, False))
-        carry, outputs = step(carry, observations)
-        return carry, jnp.argmax(outputs.logits, axis=-1)
+        carry, outputs = step(fresh if resets else carry, states)
+        return carry, _choose(key, states.level, time, outputs.logits)
 
-    return _play(environment, levels, act, carry)
+    def think(_: Array, carry: PyTree) -> PyTree:
+        return step(carry, starts)[0]
+
+    # A network that carries nothing has nothing to think with.
+    n_thoughts = n_thoughts if jax.tree.leaves(fresh) else 0
+    carry = jax.lax.fori_loop(0, n_thoughts, think, fresh) if n_thoughts else fresh
+    return _play(environment, starts, act, carry)
+
+
+def _choose(
+    key: PRNGKeyArray | None,
+    levels: Int[Array, " levels"],
+    time: Array,
+    logits: Float[Array, "levels actions"],
+) -> Int[Array, " levels"]:
+    """The likeliest actions, or with a key ones drawn with the policy's odds."""
+    if key is None:
+        return jnp.argmax(logits, axis=-1)
+    fold = jax.vmap(jax.random.fold_in, in_axes=(0, None))
+    by_level = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, levels)
+    return jax.vmap(jax.random.categorical)(fold(by_level, time), logits)
 
 
 @eqx.filter_jit
@@ -74,18 +141,23 @@ def play_randomly(environment: Environment, levels: Levels, seed: int = 0) -> Ep
         shape, n_actions = states.player.shape, environment.n_actions
         return key, jax.random.randint(key_now, shape, 0, n_actions)
 
-    return _play(environment, levels, act, jax.random.key(seed))
+    starts = _starts(environment, levels)
+    return _play(environment, starts, act, jax.random.key(seed))
+
+
+def _starts(environment: Environment, levels: Levels) -> EnvState:
+    """Every level at its beginning."""
+    key = jax.random.key(0)  # evaluation limits are fixed: nothing is drawn
+    return jax.vmap(lambda i: environment.reset(levels, i, key=key))(
+        jnp.arange(len(levels))
+    )
 
 
 def _play(
-    environment: Environment, levels: Levels, policy: Policy, memory: PyTree
+    environment: Environment, states: EnvState, policy: Policy, memory: PyTree
 ) -> Episodes:
     """Plays until every level has ended."""
-    n_levels = len(levels)
-    key = jax.random.key(0)  # evaluation limits are fixed: nothing is drawn
-    states = jax.vmap(lambda i: environment.reset(levels, i, key=key))(
-        jnp.arange(n_levels)
-    )
+    n_levels = len(states.level)
     episodes = Episodes(
         returns=jnp.zeros(n_levels),
         lengths=jnp.zeros(n_levels, jnp.int32),

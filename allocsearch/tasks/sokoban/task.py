@@ -1,4 +1,4 @@
-"""Sokoban as a task: actor–critic training on device, greedy evaluation on levels."""
+"""Sokoban as a task: actor–critic training on device, evaluation on levels."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,6 +21,7 @@ from allocsearch.tasks.protocol import (
     NamedBudget,
     Recipe,
     Run,
+    Scores,
     TrainedTask,
 )
 from allocsearch.tasks.sokoban import data
@@ -28,7 +29,7 @@ from allocsearch.tasks.sokoban.actor_critic import actor_critic_loss
 from allocsearch.tasks.sokoban.budgets import BUDGETS
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.environment import Environment, Levels
-from allocsearch.tasks.sokoban.evaluation import play_greedily, play_randomly
+from allocsearch.tasks.sokoban.evaluation import Episodes, play, play_randomly
 from allocsearch.tasks.sokoban.inspection import inspect_levels
 from allocsearch.tasks.sokoban.levels import LevelSet
 from allocsearch.tasks.sokoban.modules import ENCODERS, FlattenHead, PoolHead
@@ -131,8 +132,14 @@ class Sokoban(TrainedTask):
 
     def score(self, model: Model, split: str) -> dict[str, float]:
         """See `TrainedTask.score`."""
-        episodes = play_greedily(model, self._evaluation, self.levels(split))
-        return {name: float(x) for name, x in episodes.metrics().items()}
+        return self.score_each(model, split).metrics
+
+    def score_each(self, model: Model, split: str) -> Scores:
+        """See `TrainedTask.score_each`; items are the levels of the split."""
+        config = self.config.evaluation
+        episodes = play(model, self._evaluation, self.levels(split), config)
+        metrics = {name: float(x) for name, x in episodes.metrics().items()}
+        return Scores(metrics, episodes.by_level(), Episodes.MEANS)
 
     def baseline(self, split: str = "valid") -> dict[str, float]:
         """The metrics of a uniformly random policy."""
