@@ -42,7 +42,7 @@ def show_episode(
     names = [actions[action] for action in episode.actions]
     likeliest = episode.probabilities.max(axis=1)
     captions = [
-        (f"step {t}   value {value:.2f}", f"{name} {p:.0%}")
+        (f"step {t}   value {value:.2f}", f"next: {name} {p:.0%}")
         for t, (value, name, p) in enumerate(zip(values, names, likeliest, strict=True))
     ]
     total = float(episode.rewards.sum())

@@ -166,7 +166,7 @@ class Sokoban(TrainedTask):
         if not 0 <= index < len(levels):
             raise ConfigError(
                 f"there is no level {index} in split {name!r}, only 0 to "
-                f"{len(levels) - 1}; task.levels.n_{name} limits them"
+                f"{len(levels) - 1} (at most task.levels.n_{name} are read)"
             )
         if state is None:
             codes = self._splits[name].subset([index]).codes_with_player()[0]
