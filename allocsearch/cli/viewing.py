@@ -122,7 +122,7 @@ def watch(
 
 def labels(names: Sequence[str]) -> list[str]:
     """The parts of checkpoints' names that tell them apart; of one, the last two."""
-    parts = [name.rstrip("/").split("/") for name in names]
+    parts = [plain(name).rstrip("/").split("/") for name in names]
     if len(parts) == 1:
         return ["/".join(parts[0][-2:])]
     for end in (0, -1):

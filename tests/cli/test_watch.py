@@ -40,6 +40,7 @@ def test_an_episode_in_the_terminal_and_as_json(cli, places):
     assert shown.code == 0, shown.err
     (found,) = cli("watch", places / "a/run", "--item", "1", "--json").json
     assert (found["label"], found["seed"]) == ("a/run", 3)
+    assert (found["split"], found["index"]) == ("valid", 1)
     assert len(found["boards"]) == len(found["steps"]) + 1 <= LIMIT + 1
     assert shown.out.count("value") == len(found["steps"])
     for t, step in enumerate(found["steps"]):
@@ -77,6 +78,7 @@ def test_other_data_than_a_network_was_trained_on(cli, places):
     args = ("--data", places / "two.xsb", "--json")
     (found,) = cli("watch", places / "a/run", *args).json
     assert found["boards"][0] == ["#####", "#@$.#", "#####"]
+    assert found["split"] == "test"
 
 
 def test_an_item_alone(cli, places, tmp_path):

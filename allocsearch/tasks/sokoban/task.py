@@ -170,10 +170,12 @@ class Sokoban(TrainedTask):
             )
         if state is None:
             codes = self._splits[name].subset([index]).codes_with_player()[0]
-            return show_level(codes, label)
-        episode = play_level(state[1][0].model, self._evaluation, levels, index)
-        actions = self.environment.actions
-        return show_episode(episode, label, actions, self.config.loss.reward_scale)
+            showing = show_level(codes, label)
+        else:
+            episode = play_level(state[1][0].model, self._evaluation, levels, index)
+            actions, scale = self.environment.actions, self.config.loss.reward_scale
+            showing = show_episode(episode, label, actions, scale)
+        return replace(showing, details={"split": name, **showing.details})
 
     def _device_levels(self, split: str) -> Levels:
         if split not in self._splits:
