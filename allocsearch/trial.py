@@ -272,6 +272,23 @@ def candidate_from(description: dict[str, Any]) -> Candidate:
     )
 
 
+def load_networks(path: Path, task: Task, *, most: int | None = None) -> PyTree:
+    """The networks of a checkpoint, as much of a state as `Task.evaluate` reads.
+
+    Args:
+        path: the checkpoint's folder.
+        task: the task that they were trained on, or one like it.
+        most: how many, the first seeds; all of them if left out.
+
+    Raises:
+        CheckpointError: it is missing, damaged or foreign.
+    """
+    candidate = candidate_from(checkpoint.read_manifest(path)["metadata"]["candidate"])
+    seeds = candidate.seeds[:most]
+    template = task.init_trained(candidate.allocation, candidate.training, seeds)
+    return checkpoint.load(path, template, partial=True)
+
+
 def evaluate_checkpoint(path: Path, task: Task, split: str) -> list[dict[str, float]]:
     """Score the networks of a checkpoint.
 
@@ -286,17 +303,9 @@ def evaluate_checkpoint(path: Path, task: Task, split: str) -> list[dict[str, fl
     Raises:
         CheckpointError: it is missing, damaged or foreign.
     """
-    return task.evaluate(_load_networks(path, task), split)
+    return task.evaluate(load_networks(path, task), split)
 
 
 def evaluate_checkpoint_each(path: Path, task: Task, split: str) -> list[Scores]:
     """As `evaluate_checkpoint`, and what each item scored, where the task can tell."""
-    return task.evaluate_each(_load_networks(path, task), split)
-
-
-def _load_networks(path: Path, task: Task) -> PyTree:
-    candidate = candidate_from(checkpoint.read_manifest(path)["metadata"]["candidate"])
-    template = task.init_trained(
-        candidate.allocation, candidate.training, candidate.seeds
-    )
-    return checkpoint.load(path, template, partial=True)
+    return task.evaluate_each(load_networks(path, task), split)

@@ -22,6 +22,7 @@ from allocsearch.cli.commands.space import space
 from allocsearch.cli.commands.status import status
 from allocsearch.cli.commands.train import train
 from allocsearch.cli.commands.trials import trials
+from allocsearch.cli.commands.watch import watch
 from allocsearch.version import __version__
 
 # Typer carries its own copy of Click, older versions use the installed one.
@@ -29,7 +30,7 @@ ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Search": (run, resume, train),
-    "Look": (status, trials, show, pareto, evaluate),
+    "Look": (status, trials, show, pareto, evaluate, watch),
     "Prepare": (data, space, show_config, plugins, doctor),
 }
 

@@ -35,7 +35,7 @@ def locate(name: str, trial: str | None, directory: Path) -> Path:
         NothingToDo: the trial has trained nothing.
     """
     path = Path(name)
-    if trial is None and (checkpoint.exists(path) or not _is_study(name, directory)):
+    if trial is None and (checkpoint.exists(path) or not is_study(name, directory)):
         checkpoint.read_manifest(path)
         return path
     study = load_study(name, directory)
@@ -50,7 +50,8 @@ def locate(name: str, trial: str | None, directory: Path) -> Path:
     return path
 
 
-def _is_study(name: str, directory: Path) -> bool:
+def is_study(name: str, directory: Path) -> bool:
+    """Whether a name or path is that of a study."""
     return any((p / "study.json").exists() for p in (Path(name), directory / name))
 
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
+from rich.text import Text
 
 from allocsearch.allocation import Allocation
 from allocsearch.config import ExpertConfig, Section, TrainingConfig
@@ -62,6 +63,24 @@ class DataReport:
     parts: Mapping[str, Mapping[str, Any]]
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Showing:
+    """One item of a task's data to look at, as `Task.show_item` shows it.
+
+    Attributes:
+        item: the item as text, alike only where two showings are of the same one.
+        texts: what terminals show, step by step.
+        frames: pictures, step by step: uint8 `[height, width, 3]`, of one size; none
+            where the task draws none.
+        details: the same as JSON-ready values.
+    """
+
+    item: str
+    texts: tuple[Text, ...]
+    frames: tuple[np.ndarray, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -229,6 +248,28 @@ class Task(abc.ABC):
         raise ConfigError(
             f"task {cls.name!r} reads no files, so there is none to check"
         )
+
+    def show_item(
+        self, index: int, *, label: str, state: PyTree = None, split: str | None = None
+    ) -> Showing:
+        """One item of the data, and what a trained network does with it.
+
+        Tasks whose items are nothing to look at need not offer it.
+
+        Args:
+            index: which item of the split, from 0.
+            label: names the network, or the item where there is no network.
+            state: from `init_trained`, of which the first run's network is shown;
+                None for the item alone.
+            split: "train", "valid" or "test"; if left out, "valid" or, where that is
+                missing, "test".
+
+        Raises:
+            ConfigError: there is no such item, or the task shows none.
+            DataError: there is no such split.
+        """
+        del index, label, state, split
+        raise ConfigError(f"task {self.name!r} has no items to look at")
 
 
 def build_model(

@@ -28,6 +28,7 @@ from allocsearch.tasks.sokoban.config import (
     SokobanConfig,
 )
 from allocsearch.tasks.sokoban.data import load_splits
+from allocsearch.tasks.sokoban.drawing import draw_board
 from allocsearch.tasks.sokoban.environment import (
     Environment,
     EnvState,
@@ -35,7 +36,6 @@ from allocsearch.tasks.sokoban.environment import (
     Transition,
 )
 from allocsearch.tasks.sokoban.levels import LevelSet
-from allocsearch.tasks.sokoban.observations import OBSERVATIONS
 
 ID = "allocsearch/Sokoban-v0"
 STEP_LIMIT = 120
@@ -127,8 +127,7 @@ class Game(NamedTuple):
         codes = codes.reshape(self.rules.shape)
         if self.render_mode == "ansi":
             return render_codes(codes)
-        pixels = OBSERVATIONS["tiny_rgb"][codes]
-        return pixels.repeat(_PIXELS_PER_SQUARE, 0).repeat(_PIXELS_PER_SQUARE, 1)
+        return draw_board(codes, _PIXELS_PER_SQUARE)
 
 
 class SokobanEnv(gymnasium.Env[np.ndarray, np.int64]):

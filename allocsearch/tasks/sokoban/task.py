@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+from jaxtyping import PRNGKeyArray, PyTree
 
 from allocsearch.config import ExpertConfig, Section
-from allocsearch.errors import DataError
+from allocsearch.errors import ConfigError, DataError
 from allocsearch.network import Model
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer, OptimizerState
@@ -22,6 +22,7 @@ from allocsearch.tasks.protocol import (
     Recipe,
     Run,
     Scores,
+    Showing,
     TrainedTask,
 )
 from allocsearch.tasks.sokoban import data
@@ -33,8 +34,10 @@ from allocsearch.tasks.sokoban.evaluation import Episodes, play, play_randomly
 from allocsearch.tasks.sokoban.inspection import inspect_levels
 from allocsearch.tasks.sokoban.levels import LevelSet
 from allocsearch.tasks.sokoban.modules import ENCODERS, FlattenHead, PoolHead
+from allocsearch.tasks.sokoban.playback import play_level
 from allocsearch.tasks.sokoban.recipes import RECIPES
 from allocsearch.tasks.sokoban.rollout import Experience, Stream, start, unroll
+from allocsearch.tasks.sokoban.showing import show_episode, show_level
 from allocsearch.tasks.sokoban.stacked_encoder import StackedEncoder
 
 
@@ -160,6 +163,26 @@ class Sokoban(TrainedTask):
     def inspect_data(cls, path: Path) -> DataReport:
         """See `Task.inspect_data`."""
         return inspect_levels(path)
+
+    def show_item(
+        self, index: int, *, label: str, state: PyTree = None, split: str | None = None
+    ) -> Showing:
+        """See `Task.show_item`: a level, or a greedy episode on it."""
+        name = split or ("valid" if "valid" in self._splits else "test")
+        levels = self.levels(name)
+        if not 0 <= index < len(levels):
+            raise ConfigError(
+                f"there is no level {index} in split {name!r}, only 0 to "
+                f"{len(levels) - 1} (at most task.levels.n_{name} are read)"
+            )
+        if state is None:
+            codes = self._splits[name].subset([index]).codes_with_player()[0]
+            showing = show_level(codes, label)
+        else:
+            episode = play_level(state[1][0].model, self._evaluation, levels, index)
+            actions, scale = self.environment.actions, self.config.loss.reward_scale
+            showing = show_episode(episode, label, actions, scale)
+        return replace(showing, details={"split": name, **showing.details})
 
     def _device_levels(self, split: str) -> Levels:
         if split not in self._splits:
