@@ -17,7 +17,7 @@ from allocsearch.trial import Candidate, describe_candidate
 
 SHAPE = ("--n-experts", "1", "--recurrent")
 LEVELS = {"interior": [4, 4], "n_boxes": 1, "n_train": 8, "n_valid": 30, "n_test": 8}
-SAMPLED = ("--set", "task.evaluation.policy=sampled")
+SAMPLED = ("--set", "task.evaluation={policy: sampled, seed: 6}")
 ENVIRONMENT = {"keep_border": False, "evaluation_step_limit": 20}
 
 
@@ -162,6 +162,7 @@ def test_metrics_have_intervals_over_items(player, trained, cli, tmp_path):
             expected = stats.bootstrap(
                 (values,), np.mean, method="percentile", rng=np.random.default_rng(2)
             ).confidence_interval
+            assert low < np.mean(values) < high
             error = 0.15 * stats.sem(values) + 1e-6
             assert (low, high) == pytest.approx(tuple(expected), abs=error)
     table = cli("evaluate", player, *SAMPLED).out
