@@ -31,7 +31,7 @@ _TINY = NamedBudget(
         "unroll": 16,
         "n_minibatches": 4,
     },
-    training={"horizon": 80_000, "n_seeds": 1, "learning_rate": 1e-3},
+    training={"horizon": 60_000, "n_seeds": 1, "learning_rate": 1e-3},
     search={"n_trials": 4},
     space={
         "depths": [1, 2, 4, 8],
