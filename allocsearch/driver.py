@@ -12,7 +12,7 @@ from allocsearch.analysis.best import best_by_arm
 from allocsearch.config import StudyConfig
 from allocsearch.errors import AllocsearchError, CheckpointError, DataError, StudyError
 from allocsearch.folder import Lock, set_aside, write_json
-from allocsearch.plan import Cell
+from allocsearch.plan import Cell, warnings_of
 from allocsearch.results import TrialResult
 from allocsearch.search import Proposal, SearchStudy, SpaceExhausted
 from allocsearch.search.seeds import derive_seed
@@ -89,7 +89,7 @@ class _Runner:
         with self._lock():
             searches = {cell.name: self._open(cell) for cell in self.study.cells}
             self.observer.study_started(self.study)
-            for warning in self._warnings():
+            for warning in warnings_of(self.study.cells):
                 self.observer.note(warning)
             try:
                 self._adopt(searches)
@@ -100,11 +100,6 @@ class _Runner:
             finally:
                 for search in searches.values():
                     search.close()
-
-    def _warnings(self) -> list[str]:
-        """Each once, in order, though several cells give it."""
-        every = [w for cell in self.study.cells for w in cell.setting.warnings]
-        return list(dict.fromkeys(every))
 
     def _lock(self) -> AbstractContextManager[Any]:
         return Lock(self.study.directory / "lock", f"study {self.study.name!r}")

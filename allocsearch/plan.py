@@ -1,6 +1,6 @@
 """From a config to the cells of a study: one search per budget, expert and arm."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -192,3 +192,8 @@ def _ordered(column: list[Any]) -> tuple[Any, ...]:
         return (1, 0) if value == "full" else (0, value)
 
     return tuple(sorted(set(column), key=position))
+
+
+def warnings_of(cells: Sequence[Cell]) -> list[str]:
+    """What a user should know of some cells: each once, though several give it."""
+    return list(dict.fromkeys(w for cell in cells for w in cell.setting.warnings))

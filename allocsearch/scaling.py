@@ -139,8 +139,13 @@ class Optimizer(eqx.Module):
     @property
     def program(self) -> "Optimizer":
         """The same without what is data: equal for all learning rates and horizons."""
-        data = {"learning_rate": 1.0, "horizon": None, "n_seeds": 1, "n_evaluations": 1}
-        data |= {"seeds_together": None}
+        data = {
+            "learning_rate": 1.0,
+            "horizon": None,
+            "n_seeds": 1,
+            "n_evaluations": 1,
+            "seeds_together": None,
+        }
         return Optimizer(self.training.model_copy(update=data))
 
     def _multipliers(self, model: Model) -> PyTree:

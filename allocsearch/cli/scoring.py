@@ -1,8 +1,9 @@
 """Scores of trained networks, from a checkpoint alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -102,8 +103,7 @@ def _scores(
         raise unknown_name("split", split, SPLITS)
     metadata = checkpoint.read_manifest(path)["metadata"]
     candidate = candidate_from(metadata["candidate"])
-    given = [flags.values(), *map(parse_setting, settings)]
-    fields = merge({"task": dict(candidate.task)}, *given)["task"]
+    fields = task_fields(candidate.task, flags, settings)
     task, config = build_task(fields.pop("name"), fields)
     scores = evaluate_checkpoint_each(path, task, split)
     seeds = [score.metrics for score in scores]
@@ -128,6 +128,14 @@ def _scores(
         "n_items": _n_items(scores),
     }
     return row, scores
+
+
+def task_fields(
+    own: Mapping[str, Any], flags: Flags, settings: Sequence[str]
+) -> dict[str, Any]:
+    """A task's name and fields, with flags and ``task.field=value`` over its own."""
+    given = [flags.values(), *map(parse_setting, settings)]
+    return dict(merge({"task": dict(own)}, *given)["task"])
 
 
 def _n_items(scores: Sequence[Scores]) -> int:

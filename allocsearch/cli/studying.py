@@ -9,7 +9,7 @@ from allocsearch.cli.outcome import report
 from allocsearch.cli.printing import note, show, show_json
 from allocsearch.cli.watching import run_watched
 from allocsearch.config import StudyConfig
-from allocsearch.plan import Cell
+from allocsearch.plan import Cell, warnings_of
 from allocsearch.study import new_study
 from allocsearch.work import format_flops
 
@@ -67,8 +67,7 @@ def describe(config: StudyConfig, as_json: bool) -> None:
         Column("horizon", [f"{row['horizon']:,}" for row in rows], "right", 1),
     ]
     notes = [f"Forecast: {cost}.", f"It would be kept in {study.directory}."]
-    warnings = dict.fromkeys(w for c in study.cells for w in c.setting.warnings)
-    notes += [f"{w[0].upper()}{w[1:]}." for w in warnings]
+    notes += [f"{w[0].upper()}{w[1:]}." for w in warnings_of(study.cells)]
     show(FittedTable(f"Study {plain(study.name)}", columns, notes))
 
 

@@ -13,8 +13,7 @@ from allocsearch import checkpoint
 from allocsearch.analysis.formats import arm_label, plain
 from allocsearch.cli.flags import Flags
 from allocsearch.cli.printing import note, show, show_json, stderr
-from allocsearch.cli.scoring import is_study, locate
-from allocsearch.config import merge, parse_setting
+from allocsearch.cli.scoring import is_study, locate, task_fields
 from allocsearch.errors import ConfigError, unknown_name
 from allocsearch.tasks.pictures import beside, check_suffix, save
 from allocsearch.tasks.protocol import Showing
@@ -133,7 +132,7 @@ def labels(names: Sequence[str]) -> list[str]:
 
 
 def _view_alone(asked: Asked) -> View:
-    fields = _task_fields({}, asked)
+    fields = task_fields({}, asked.flags, asked.settings)
     if "name" not in fields:
         raise ConfigError(
             "nothing says what to show: give a checkpoint, or --task for an item alone"
@@ -148,7 +147,7 @@ def _view_alone(asked: Asked) -> View:
 def _view_trained(path: Path, label: str, asked: Asked) -> View:
     metadata = checkpoint.read_manifest(path)["metadata"]
     candidate = candidate_from(metadata["candidate"])
-    fields = _task_fields(candidate.task, asked)
+    fields = task_fields(candidate.task, asked.flags, asked.settings)
     task, _ = build_task(fields.pop("name"), fields)
     state = load_networks(path, task, most=1)
     showing = task.show_item(asked.index, label=label, state=state, split=asked.split)
@@ -166,11 +165,6 @@ def _view_trained(path: Path, label: str, asked: Asked) -> View:
         "split": asked.split,
     }
     return View(title, showing, about)
-
-
-def _task_fields(own: Any, asked: Asked) -> dict[str, Any]:
-    given = [asked.flags.values(), *map(parse_setting, asked.settings)]
-    return dict(merge({"task": dict(own)}, *given)["task"])
 
 
 def _write(out: Path, views: Sequence[View]) -> None:

@@ -20,6 +20,8 @@ from allocsearch.tasks.sokoban.environment import Environment, EnvState, Levels
 # (memory, boards, time) → (memory, actions), for a batch of boards.
 Policy = Callable[[Any, EnvState, Array], tuple[Any, Int[Array, " levels"]]]
 
+_GREEDY = EvaluationConfig()
+
 
 class Episodes(eqx.Module):
     """How each level went.
@@ -61,13 +63,11 @@ class Episodes(eqx.Module):
         }
 
 
-def play_greedily(model: Model, environment: Environment, levels: Levels) -> Episodes:
-    """Every level once, always with the likeliest action."""
-    return play(model, environment, levels, EvaluationConfig())
-
-
 def play(
-    model: Model, environment: Environment, levels: Levels, config: EvaluationConfig
+    model: Model,
+    environment: Environment,
+    levels: Levels,
+    config: EvaluationConfig = _GREEDY,
 ) -> Episodes:
     """Every level once.
 
@@ -78,7 +78,8 @@ def play(
         model: reads boards one by one.
         environment: its step limit ends an unsolved level.
         levels: played side by side.
-        config: how actions are chosen, and what becomes of the carry.
+        config: how actions are chosen, and what becomes of the carry; by default the
+            likeliest, and it is kept.
     """
     key = jax.random.key(config.seed) if config.policy == "sampled" else None
     n_thoughts, resets = config.thinking_steps, config.state == "reset"

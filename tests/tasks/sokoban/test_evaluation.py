@@ -13,12 +13,7 @@ from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.sokoban import Sokoban
 from allocsearch.tasks.sokoban.config import EvaluationConfig, SokobanConfig
 from allocsearch.tasks.sokoban.environment import Environment, Levels
-from allocsearch.tasks.sokoban.evaluation import (
-    Episodes,
-    play,
-    play_greedily,
-    play_randomly,
-)
+from allocsearch.tasks.sokoban.evaluation import Episodes, play, play_randomly
 from allocsearch.tasks.sokoban.levels import parse_levels
 
 LIMIT = 15
@@ -88,7 +83,7 @@ def one_by_one(
 def test_greedy_play_is_play_one_by_one(task, model):
     environment = Environment(task.positions, LIMIT)
     levels = task.levels("valid")
-    episodes = play_greedily(model, environment, levels)
+    episodes = play(model, environment, levels)
     expected = list(one_by_one(model, environment, levels))
     np.testing.assert_allclose(episodes.returns, [e[0] for e in expected], rtol=1e-4)
     np.testing.assert_array_equal(episodes.lengths, [e[1] for e in expected])
@@ -118,14 +113,14 @@ def test_thinking_and_a_reset_state_are_those_of_plain_loops(
     np.testing.assert_allclose(episodes.returns, [e[0] for e in expected], rtol=1e-4)
     np.testing.assert_array_equal(episodes.lengths, [e[1] for e in expected])
     np.testing.assert_array_equal(episodes.solved, [e[2] for e in expected])
-    assert not same(episodes, play_greedily(remembering, environment, levels))
+    assert not same(episodes, play(remembering, environment, levels))
 
 
 def test_a_network_without_carry_neither_thinks_nor_forgets(task):
     model = built(task, key=5, scale=30, recurrent=False)
     environment = Environment(task.positions, LIMIT)
     levels = task.levels("test")
-    plain = play_greedily(model, environment, levels)
+    plain = play(model, environment, levels)
     for config in (EvaluationConfig(thinking_steps=2), EvaluationConfig(state="reset")):
         assert same(plain, play(model, environment, levels, config))
 
@@ -192,7 +187,7 @@ def test_random_play_is_the_baseline(task):
 def test_one_compilation_serves_every_network_of_a_shape(task, model):
     environment = Environment(task.positions, LIMIT)
     levels = task.levels("valid")
-    first = play_greedily(model, environment, levels)
+    first = play(model, environment, levels)
     other = jax.tree.map(lambda x: -x if eqx.is_inexact_array(x) else x, model)
-    again = play_greedily(other, Environment(task.positions, LIMIT), levels)
+    again = play(other, Environment(task.positions, LIMIT), levels)
     assert not np.array_equal(first.returns, again.returns)

@@ -15,7 +15,7 @@ from allocsearch.tasks.protocol import Run, build_model
 from allocsearch.tasks.sokoban import Sokoban
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.environment import ACTIONS
-from allocsearch.tasks.sokoban.evaluation import play_greedily
+from allocsearch.tasks.sokoban.evaluation import play
 from allocsearch.tasks.sokoban.playback import play_level
 
 LIMIT = 12
@@ -52,7 +52,7 @@ def rules(task):
 @pytest.fixture(scope="module")
 def scores(task, model, rules):
     """What evaluation says of every level."""
-    return jax.device_get(play_greedily(model, rules, task.levels("valid")))
+    return jax.device_get(play(model, rules, task.levels("valid")))
 
 
 @pytest.fixture(scope="module")
