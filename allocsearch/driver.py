@@ -2,31 +2,21 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from allocsearch.analysis.best import best_by_arm
+from allocsearch.attempt import Job, attempt, blank_result, candidate_of
 from allocsearch.config import StudyConfig
-from allocsearch.errors import AllocsearchError, CheckpointError, DataError, StudyError
-from allocsearch.folder import Lock, set_aside, write_json
+from allocsearch.errors import DataError
+from allocsearch.folder import Lock, write_json
 from allocsearch.plan import Cell, warnings_of
 from allocsearch.results import TrialResult
 from allocsearch.search import Proposal, SearchStudy, SpaceExhausted
 from allocsearch.search.seeds import derive_seed
 from allocsearch.study import Study, prepare
-from allocsearch.trial import (
-    Candidate,
-    Interrupted,
-    Outcome,
-    Progress,
-    audit_candidate,
-    evaluate_checkpoint,
-    train_candidate,
-)
-from allocsearch.work import Audit
+from allocsearch.trial import Candidate, Interrupted, Progress, evaluate_checkpoint
 
 
 class Observer:
@@ -84,21 +74,22 @@ class _Runner:
         self, study: Study, observer: Observer, should_stop: Callable[[], bool]
     ):
         self.study, self.observer, self.should_stop = study, observer, should_stop
+        self.searches: dict[str, SearchStudy] = {}
 
     def run(self) -> None:
         with self._lock():
-            searches = {cell.name: self._open(cell) for cell in self.study.cells}
+            self.searches = {cell.name: self._open(cell) for cell in self.study.cells}
             self.observer.study_started(self.study)
             for warning in warnings_of(self.study.cells):
                 self.observer.note(warning)
             try:
-                self._adopt(searches)
-                self._search(searches)
+                self._adopt()
+                self._search()
                 self._score_finalists()
             except Interrupted:
                 self.observer.study_stopped(self.study)
             finally:
-                for search in searches.values():
+                for search in self.searches.values():
                     search.close()
 
     def _lock(self) -> AbstractContextManager[Any]:
@@ -117,20 +108,20 @@ class _Runner:
             seed=derive_seed(self.study.config.seed, cell.name),
         )
 
-    def _adopt(self, searches: dict[str, SearchStudy]) -> None:
+    def _adopt(self) -> None:
         for cell in self.study.cells:
-            for proposal in searches[cell.name].running():
-                self._trial(cell, searches[cell.name], proposal)
+            for proposal in self.searches[cell.name].running():
+                self._trial(cell, proposal)
 
-    def _search(self, searches: dict[str, SearchStudy]) -> None:
-        counts = {name: _n_finished(search) for name, search in searches.items()}
+    def _search(self) -> None:
+        counts = {name: _n_finished(s) for name, s in self.searches.items()}
         open_cells = list(self.study.cells)
         while open_cells := [c for c in open_cells if counts[c.name] < c.n_trials]:
             cell = min(open_cells, key=lambda c: counts[c.name])
             if self.should_stop():
                 raise Interrupted
             try:
-                proposal = searches[cell.name].ask()
+                proposal = self.searches[cell.name].ask()
             except SpaceExhausted:
                 open_cells.remove(cell)
                 self.observer.note(
@@ -138,68 +129,35 @@ class _Runner:
                     "tried; the search of this arm ends here"
                 )
                 continue
-            self._trial(cell, searches[cell.name], proposal)
+            self._trial(cell, proposal)
             counts[cell.name] += 1
 
-    def _trial(self, cell: Cell, search: SearchStudy, proposal: Proposal) -> None:
-        candidate = cell.candidate(proposal.values, self.study.config.seed)
-        result = self._blank(cell, proposal, candidate)
-        search.record(proposal.number, "result", result.to_dict())
-        self.observer.trial_started(cell, proposal.number, candidate)
-        audit: Audit | None = None
-        try:
-            task, budget = cell.setting.task, cell.setting.budget
-            audit = audit_candidate(task, candidate.allocation, budget)
-            outcome = self._train(cell, proposal, candidate)
-        except (Interrupted, StudyError):
-            raise  # a stop or the disk's fault says nothing about the candidate
-        except Exception as error:  # one trial's fault is not the study's
-            reason = _reason(candidate, error)
-            result = replace(result, state="failed", reason=reason, audit=audit)
-            search.fail(proposal.number, reason, {"result": result.to_dict()})
-        else:
-            result = _complete(result, outcome, audit)
-            search.tell(proposal.number, [result.score], {"result": result.to_dict()})
-        self.observer.trial_finished(result)
-
-    def _train(self, cell: Cell, proposal: Proposal, candidate: Candidate) -> Outcome:
-        directory = self.study.checkpoint_of(cell.name, proposal.number)
-        train = partial(
-            train_candidate,
-            cell.setting.task,
-            candidate,
-            directory=directory,
-            checkpoint_seconds=self.study.config.output.checkpoint_seconds,
+    def _trial(self, cell: Cell, proposal: Proposal) -> None:
+        job = Job(cell.name, proposal.number, proposal.values)
+        self._begin(cell, job)
+        result = attempt(
+            self.study,
+            cell,
+            job,
             should_stop=self.should_stop,
             on_progress=self.observer.trial_progressed,
+            note=self.observer.note,
         )
-        try:
-            return train()
-        except CheckpointError as error:
-            self.observer.note(f"{error}; it is set aside and the trial starts anew")
-            set_aside(directory)
-            return train()
+        self._finish(job, result)
 
-    def _blank(
-        self, cell: Cell, proposal: Proposal, candidate: Candidate
-    ) -> TrialResult:
-        task = cell.setting.task
-        path = self.study.checkpoint_of(cell.name, proposal.number)
-        return TrialResult(
-            study=self.study.name,
-            task=cell.setting.task_config["name"],
-            budget=cell.budget,
-            budget_flops=cell.setting.budget.flops,
-            number=proposal.number,
-            state="running",
-            allocation=candidate.allocation,
-            objectives=task.objectives,
-            settings={"learning_rate": candidate.training.learning_rate},
-            horizon=candidate.training.horizon or task.steps_per_chunk,
-            unit=task.unit,
-            plugins=cell.plugins(candidate.allocation),
-            checkpoint=str(path.relative_to(self.study.directory)),
-        )
+    def _begin(self, cell: Cell, job: Job) -> None:
+        blank = blank_result(self.study, cell, job)
+        self.searches[job.cell].record(job.number, "result", blank.to_dict())
+        candidate = candidate_of(self.study, cell, job)
+        self.observer.trial_started(cell, job.number, candidate)
+
+    def _finish(self, job: Job, result: TrialResult) -> None:
+        search, stored = self.searches[job.cell], {"result": result.to_dict()}
+        if result.state == "failed":
+            search.fail(job.number, result.reason, stored)
+        else:
+            search.tell(job.number, [result.score], stored)
+        self.observer.trial_finished(result)
 
     def _score_finalists(self) -> None:
         """Score the best trial of each cell on test data, once."""
@@ -221,26 +179,6 @@ class _Runner:
         write_json(self.study.directory / "finalists.json", entries)
 
 
-def _complete(
-    result: TrialResult, outcome: Outcome, audit: Audit | None
-) -> TrialResult:
-    return replace(
-        result,
-        state="complete",
-        seeds=outcome.seeds,
-        audit=audit,
-        seconds=outcome.seconds,
-    )
-
-
 def _n_finished(search: SearchStudy) -> int:
     counts = search.counts()
     return counts["complete"] + counts["failed"]
-
-
-def _reason(candidate: Candidate, error: Exception) -> str:
-    if isinstance(error, AllocsearchError):
-        return str(error)
-    text = " ".join(str(error).split())[:300]
-    label = candidate.allocation.label
-    return f"{label}, seeds {list(candidate.seeds)}: {type(error).__name__}: {text}"

@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -74,11 +74,13 @@ class Outcome:
         seeds: one result per seed.
         seconds: wall time, over all restarts.
         state: the trained runs, as the task keeps them.
+        fraction: of the training that is done; below 1 where it paused.
     """
 
     seeds: tuple[SeedResult, ...]
     seconds: float
     state: PyTree
+    fraction: float = 1.0
 
 
 def audit_candidate(task: Task, allocation: Allocation, budget: Budget | None) -> Audit:
@@ -119,6 +121,7 @@ def train_candidate(
     candidate: Candidate,
     *,
     directory: Path | None = None,
+    until: float = 1.0,
     checkpoint_seconds: float = 30.0,
     should_stop: Callable[[], bool] = lambda: False,
     on_progress: Callable[[Progress], None] = lambda _: None,
@@ -129,6 +132,8 @@ def train_candidate(
         task: trains and scores.
         candidate: what to train.
         directory: the checkpoint's folder; training goes on from what is there.
+        until: pause at the first evaluation that has this fraction of the training
+            behind it; what comes of it later is the same, bit for bit.
         checkpoint_seconds: least time between checkpoints.
         should_stop: asked after every chunk.
         on_progress: told after every chunk.
@@ -141,20 +146,21 @@ def train_candidate(
     training = _Training(task, candidate, directory)
     total = n_chunks(task, candidate.training)
     due = evaluation_points(total, candidate.training.n_evaluations)
+    end = min(point for point in due if point >= until * total)
     saved = time.monotonic()
-    while training.n_done < total:
+    while training.n_done < end:
         evaluate = training.n_done + 1 in due
         metrics = training.advance(evaluate=evaluate)
         fraction = training.n_done / total
         on_progress(Progress(fraction, metrics, training.steps, evaluate))
-        stop = should_stop() and training.n_done < total
+        stop = should_stop() and training.n_done < end
         if stop or time.monotonic() - saved >= checkpoint_seconds:
             training.save()
             saved = time.monotonic()
         if stop:
             raise Interrupted
     training.save()
-    return training.outcome()
+    return replace(training.outcome(), fraction=training.n_done / total)
 
 
 def evaluation_points(total: int, n: int) -> set[int]:
