@@ -13,7 +13,7 @@ from allocsearch.errors import DataError
 from allocsearch.folder import Lock, write_json
 from allocsearch.plan import Cell, warnings_of
 from allocsearch.results import TrialResult
-from allocsearch.search import Proposal, SearchStudy, SpaceExhausted
+from allocsearch.search import SearchStudy, SpaceExhausted
 from allocsearch.search.seeds import derive_seed
 from allocsearch.study import Study, prepare
 from allocsearch.trial import Candidate, Interrupted, Progress, evaluate_checkpoint
@@ -74,17 +74,21 @@ class _Runner:
         self, study: Study, observer: Observer, should_stop: Callable[[], bool]
     ):
         self.study, self.observer, self.should_stop = study, observer, should_stop
+        self.cells = {cell.name: cell for cell in study.cells}
         self.searches: dict[str, SearchStudy] = {}
+        self.n_begun: dict[str, int] = {}
+        self.left: list[Job] = []
+        self.open = list(study.cells)
 
     def run(self) -> None:
         with self._lock():
-            self.searches = {cell.name: self._open(cell) for cell in self.study.cells}
+            self._open_all()
             self.observer.study_started(self.study)
             for warning in warnings_of(self.study.cells):
                 self.observer.note(warning)
             try:
-                self._adopt()
-                self._search()
+                while (job := self._next()) is not None:
+                    self._trial(job)
                 self._score_finalists()
             except Interrupted:
                 self.observer.study_stopped(self.study)
@@ -94,6 +98,13 @@ class _Runner:
 
     def _lock(self) -> AbstractContextManager[Any]:
         return Lock(self.study.directory / "lock", f"study {self.study.name!r}")
+
+    def _open_all(self) -> None:
+        for name, cell in self.cells.items():
+            search = self.searches[name] = self._open(cell)
+            running = search.running()
+            self.left += [Job(name, p.number, p.values) for p in running]
+            self.n_begun[name] = _n_finished(search) + len(running)
 
     def _open(self, cell: Cell) -> SearchStudy:
         sampler, options = cell.sampler
@@ -108,36 +119,39 @@ class _Runner:
             seed=derive_seed(self.study.config.seed, cell.name),
         )
 
-    def _adopt(self) -> None:
-        for cell in self.study.cells:
-            for proposal in self.searches[cell.name].running():
-                self._trial(cell, proposal)
+    def _next(self) -> Job | None:
+        """What to train next: what was left running, then new proposals.
 
-    def _search(self) -> None:
-        counts = {name: _n_finished(s) for name, s in self.searches.items()}
-        open_cells = list(self.study.cells)
-        while open_cells := [c for c in open_cells if counts[c.name] < c.n_trials]:
-            cell = min(open_cells, key=lambda c: counts[c.name])
+        Raises:
+            Interrupted: `should_stop` said so.
+        """
+        if self.left:
+            return self.left.pop(0)
+        while self.open:
             if self.should_stop():
                 raise Interrupted
+            cell = min(self.open, key=lambda c: self.n_begun[c.name])
+            if self.n_begun[cell.name] >= cell.n_trials:
+                self.open.remove(cell)
+                continue
             try:
                 proposal = self.searches[cell.name].ask()
             except SpaceExhausted:
-                open_cells.remove(cell)
+                self.open.remove(cell)
                 self.observer.note(
                     f"{cell.name}: all {len(cell.points)} feasible points have been "
                     "tried; the search of this arm ends here"
                 )
                 continue
-            self._trial(cell, proposal)
-            counts[cell.name] += 1
+            self.n_begun[cell.name] += 1
+            return Job(cell.name, proposal.number, proposal.values)
+        return None
 
-    def _trial(self, cell: Cell, proposal: Proposal) -> None:
-        job = Job(cell.name, proposal.number, proposal.values)
-        self._begin(cell, job)
+    def _trial(self, job: Job) -> None:
+        self._begin(job)
         result = attempt(
             self.study,
-            cell,
+            self.cells[job.cell],
             job,
             should_stop=self.should_stop,
             on_progress=self.observer.trial_progressed,
@@ -145,7 +159,8 @@ class _Runner:
         )
         self._finish(job, result)
 
-    def _begin(self, cell: Cell, job: Job) -> None:
+    def _begin(self, job: Job) -> None:
+        cell = self.cells[job.cell]
         blank = blank_result(self.study, cell, job)
         self.searches[job.cell].record(job.number, "result", blank.to_dict())
         candidate = candidate_of(self.study, cell, job)
