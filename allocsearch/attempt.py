@@ -4,6 +4,7 @@ It touches a trial's checkpoint and nothing else of a study, so that any process
 sees the study's folder can make it; telling the search is the driver's part.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,6 +12,8 @@ from typing import Any
 
 from allocsearch.errors import AllocsearchError, CheckpointError, StudyError
 from allocsearch.folder import set_aside
+from allocsearch.latency import latency_seconds
+from allocsearch.objectives import ordered_objectives
 from allocsearch.plan import Cell
 from allocsearch.results import TrialResult
 from allocsearch.study import Study
@@ -33,19 +36,22 @@ class Job:
         number: the trial's number in it.
         values: a value for every axis of the cell's points.
         until: the fraction of its training after which it pauses; 1 to its end.
+        group: which group of seeds, see `Cell.candidate`.
     """
 
     cell: str
     number: int
     values: dict[str, Any] = field(default_factory=dict)
     until: float = 1.0
+    group: int = 0
 
 
 def blank_result(study: Study, cell: Cell, job: Job) -> TrialResult:
     """What is known of a trial before it trains; its state is "running"."""
     candidate = candidate_of(study, cell, job)
     task = cell.setting.task
-    path = study.checkpoint_of(cell.name, job.number)
+    path = study.checkpoint_of(cell.name, job.number, job.group)
+    training = candidate.training
     return TrialResult(
         study=study.name,
         task=cell.setting.task_config["name"],
@@ -54,9 +60,12 @@ def blank_result(study: Study, cell: Cell, job: Job) -> TrialResult:
         number=job.number,
         state="running",
         allocation=candidate.allocation,
-        objectives=task.objectives,
-        settings={"learning_rate": candidate.training.learning_rate},
-        horizon=candidate.training.horizon or task.steps_per_chunk,
+        objectives=ordered_objectives(task.objectives, cell.objectives),
+        settings={
+            name: getattr(training, name)
+            for name in dict.fromkeys(("learning_rate", *cell.fields))
+        },
+        horizon=training.horizon or task.steps_per_chunk,
         unit=task.unit,
         plugins=cell.plugins(candidate.allocation),
         checkpoint=str(path.relative_to(study.directory)),
@@ -65,7 +74,7 @@ def blank_result(study: Study, cell: Cell, job: Job) -> TrialResult:
 
 def candidate_of(study: Study, cell: Cell, job: Job) -> Candidate:
     """What a job trains."""
-    return cell.candidate(job.values, study.config.seed)
+    return cell.candidate(job.values, study.config.seed, job.group)
 
 
 def attempt(
@@ -96,13 +105,17 @@ def attempt(
         StudyError: the disk's fault, which says nothing of the candidate.
     """
     result = blank_result(study, cell, job)
-    candidate = candidate_of(study, cell, job)
+    candidate, budget = candidate_of(study, cell, job), cell.setting.budget
     try:
         audit = audit_candidate(
-            cell.setting.task, candidate.allocation, cell.setting.budget
+            cell.setting.task,
+            candidate.allocation,
+            budget,
+            matched=cell.setting.matched,
         )
-        result = replace(result, audit=audit)
-        directory = study.checkpoint_of(cell.name, job.number)
+        matched = budget.admits(audit.work.within(budget.scope))
+        result = replace(result, audit=audit, matched=matched)
+        directory = study.directory / result.checkpoint
         train = partial(
             train_candidate,
             cell.setting.task,
@@ -119,11 +132,22 @@ def attempt(
             note(f"{error}; it is set aside and the trial starts anew")
             set_aside(directory)
             outcome = train()
+        result = replace(result, measures=_measures(cell, candidate, outcome))
     except (Interrupted, StudyError):
         raise
     except Exception as error:  # one trial's fault is not the study's
         return replace(result, state="failed", reason=_reason(candidate, error))
     return _scored(result, outcome)
+
+
+def _measures(cell: Cell, candidate: Candidate, outcome: Outcome) -> dict[str, float]:
+    measures = {}
+    if math.isfinite(outcome.step_seconds):
+        measures["step_seconds"] = outcome.step_seconds
+    if any(objective.name == "latency_seconds" for objective in cell.objectives):
+        latency = latency_seconds(cell.setting.task, candidate.allocation)
+        measures["latency_seconds"] = latency
+    return measures
 
 
 def _scored(result: TrialResult, outcome: Outcome) -> TrialResult:
@@ -132,6 +156,7 @@ def _scored(result: TrialResult, outcome: Outcome) -> TrialResult:
         state="complete" if outcome.fraction == 1.0 else "running",
         seeds=outcome.seeds,
         seconds=outcome.seconds,
+        fraction=outcome.fraction,
     )
 
 

@@ -33,6 +33,10 @@ def _as_tuple(value: Any) -> Any:
     return (value,)
 
 
+def _as_widths(value: Any) -> Any:
+    return value if isinstance(value, str) else _as_tuple(value)
+
+
 def _as_named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
@@ -87,8 +91,10 @@ class SpaceConfig(Section):
     """Communication radii to try; those of E − 1 or more are "full"."""
     aggregations: Annotated[tuple[str, ...], Several] = (DEFAULT_AGGREGATION,)
     """Aggregations to try."""
-    widths: Literal["largest", "all"] = "largest"
-    """`largest` takes the widest that fits; `all` every width within the tolerance."""
+    widths: Annotated[
+        tuple[Count, ...] | Literal["largest", "all"], BeforeValidator(_as_widths)
+    ] = "largest"
+    """`largest` takes the widest that fits; `all` every one within the tolerance."""
     tolerance: Annotated[float, Field(ge=0, lt=1)] | None = None
     """How far below the budget still counts as spending it; its own if unset."""
     granule: Count | None = None
@@ -106,17 +112,42 @@ class SpaceConfig(Section):
         return _some(value)
 
 
+EXTENDED = {"n_trials", "timeout", "max_cost"}
+"""Fields of a search that a study may be given more of later."""
+
+
 class SearchConfig(Section):
     """How candidates are proposed."""
 
-    mode: Literal["search", "claim"] = "search"
-    """`search` adapts to results; `claim` tries the same number at every depth."""
-    sampler: str = "tpe"
-    """Which sampler proposes in search mode."""
+    mode: Literal["search", "claim", "sweep"] = "search"
+    """`search` adapts to results; `claim` tries the same number at every depth; `sweep`
+    tries every combination of the axes, with work only bounded from above."""
+    sampler: str | None = None
+    """Which sampler proposes in search mode; tpe if unset, in a sweep grid."""
     n_trials: Count | None = None
     """Trials of the study over all restarts, split evenly over budgets and arms."""
+    timeout: Annotated[float, Field(gt=0)] | None = None
+    """Seconds that the study may run, over all restarts."""
+    max_cost: Annotated[float, Field(gt=0)] | None = None
+    """Device-hours that trials may take, over all restarts, as measured."""
+    objectives: Annotated[tuple[str, ...], Several] = ()
+    """The task's own objectives and costs to improve together; its first if empty."""
     learning_rates: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Several] = ()
     """Learning rates to search per allocation; empty keeps training.learning_rate."""
+    fields: dict[str, Annotated[tuple[Scalar, ...], Several]] = {}
+    """Further training fields to search, as in `{training.b2: [0.95, 0.99]}`."""
+    rungs: Literal["none", "halving", "hyperband"] = "none"
+    """Whether trials pause on the way, and only the best of them go on."""
+    first_rung: Annotated[float, Field(gt=0, lt=1)] = 1 / 9
+    """The fraction of the horizon after which a trial pauses first, at the least."""
+    reduction: Annotated[int, Field(ge=2)] = 3
+    """One in how many goes on from a rung, and how many times longer it trains then."""
+    warm_start: Annotated[int, Field(ge=0)] = 0
+    """How many of the best allocations of smaller budgets a budget begins with."""
+    race_groups: Annotated[int, Field(ge=0)] = 0
+    """Most groups of further seeds that trials get which may yet be the best."""
+    confirm_seeds: Annotated[int, Field(ge=0)] | None = None
+    """Fresh seeds that the best of each arm is trained with; n_seeds if unset."""
 
 
 class TrainingConfig(Section):

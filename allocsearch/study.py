@@ -16,11 +16,11 @@ import yaml
 
 from allocsearch.analysis.best import best_by_arm
 from allocsearch.analysis.pareto import pareto_front
-from allocsearch.config import StudyConfig, load_config, parse
+from allocsearch.config import EXTENDED, StudyConfig, load_config, parse
 from allocsearch.errors import AllocsearchError, StudyError, unknown_name
 from allocsearch.folder import read_json, write_json, write_text
 from allocsearch.manifest import describe_environment, first_difference
-from allocsearch.results import TrialResult
+from allocsearch.results import SeedResult, TrialResult
 from allocsearch.search import SearchStudy, TrialRecord
 
 # Looking at a study needs no JAX: what trains is imported where training begins.
@@ -68,13 +68,12 @@ class Study:
         Raises:
             StudyError: the database cannot be used.
         """
-        found = []
+        found: list[TrialResult] = []
         for name in self.manifest["cells"]:
             search = SearchStudy.load(self.storage, f"{self.name}/{name}")
-            records = search.records()
+            found += results_of(search)
             search.close()
-            found += [_result_of(record) for record in records if not record.refused]
-        return [result for result in found if result is not None]
+        return found
 
     def results(self) -> "pd.DataFrame":
         """One row per trial: allocation, score ± error, work, horizon, provenance."""
@@ -111,9 +110,10 @@ class Study:
         """What was stored when the study began: config, data, versions, device."""
         return read_json(self.directory / "study.json")
 
-    def checkpoint_of(self, cell: str, number: int) -> Path:
-        """Where a trial's checkpoint is, or would be."""
-        return self.directory / "trials" / cell / f"{number:05d}"
+    def checkpoint_of(self, cell: str, number: int, group: int = 0) -> Path:
+        """Where a trial's checkpoint is, or would be, or that of further seeds."""
+        suffix = "" if group == 0 else "-fresh" if group < 0 else f"-{group}"
+        return self.directory / "trials" / cell / f"{number:05d}{suffix}"
 
 
 def study_directory(config: StudyConfig) -> Path:
@@ -174,7 +174,7 @@ def prepare(config: Study | StudyConfig | Mapping[str, Any] | str | Path) -> Stu
     path = study.directory / "study.json"
     if path.exists():
         _refuse_change(study, read_json(path), fresh)
-        if study.config.search.n_trials is not None:
+        if study.config.search.model_fields_set & EXTENDED:
             renewed = {name: fresh[name] for name in ("config", "n_trials")}
             write_json(path, {**read_json(path), **renewed})
     else:
@@ -212,7 +212,46 @@ def _refuse_change(
             )
 
 
-def _result_of(record: TrialRecord) -> TrialResult | None:
+def results_of(
+    search: SearchStudy, most_groups: int | None = None
+) -> list[TrialResult]:
+    """The trials of one search, with the further seeds that some of them got.
+
+    Args:
+        search: an open search.
+        most_groups: how many groups of further seeds to count; all if left out.
+    """
+    results = [result_of(r) for r in search.records() if not r.refused]
+    known = {result.number: result for result in results if result is not None}
+    groups = [
+        (int(number), int(group), stored)
+        for key, stored in search.annotations().items()
+        if key.startswith("group/")
+        for _, number, group in [key.split("/")]
+    ]
+    for number, group, stored in sorted(groups, key=lambda entry: entry[:2]):
+        if number in known:
+            known[number] = _with_group(known[number], group, stored, most_groups)
+    return list(known.values())
+
+
+def _with_group(
+    result: TrialResult, group: int, stored: Mapping[str, Any], most: int | None
+) -> TrialResult:
+    seeds = tuple(SeedResult(**seed) for seed in stored["seeds"])
+    if group < 0:
+        return replace(result, confirmed=seeds)
+    if most is not None and group > most:
+        return result
+    return replace(
+        result,
+        seeds=result.seeds + seeds,
+        seconds=result.seconds + stored["seconds"],
+    )
+
+
+def result_of(record: TrialRecord) -> TrialResult | None:
+    """A stored trial as analysis reads it; None where none was begun."""
     stored = record.attributes.get("result")
     if stored is None:
         return None

@@ -75,21 +75,27 @@ class Outcome:
         seconds: wall time, over all restarts.
         state: the trained runs, as the task keeps them.
         fraction: of the training that is done; below 1 where it paused.
+        step_seconds: wall time of training for each step of one seed, compilation
+            left out; NaN where nothing was trained.
     """
 
     seeds: tuple[SeedResult, ...]
     seconds: float
     state: PyTree
     fraction: float = 1.0
+    step_seconds: float = math.nan
 
 
-def audit_candidate(task: Task, allocation: Allocation, budget: Budget | None) -> Audit:
+def audit_candidate(
+    task: Task, allocation: Allocation, budget: Budget | None, *, matched: bool = True
+) -> Audit:
     """Build the network's shapes, count its work and hold it against the budget.
 
     Args:
         task: gives encoder and head.
         allocation: what to build.
         budget: None where work is only recorded.
+        matched: whether the budget must be spent, or is only an upper bound.
 
     Raises:
         AuditError: the traced count is not what the closed form says.
@@ -106,14 +112,20 @@ def audit_candidate(task: Task, allocation: Allocation, budget: Budget | None) -
             f"expert's closed form says {formula}: mend `flops` of expert "
             f"{allocation.expert!r}"
         )
-    if budget is not None and not budget.admits(audit.work.within(budget.scope)):
-        raise BudgetError(
-            f"{allocation.label} costs "
-            f"{format_flops(audit.work.within(budget.scope))}, outside budget "
-            f"{budget.name!r} ({format_flops(budget.least)} to "
-            f"{format_flops(budget.flops)})"
-        )
+    if budget is not None:
+        _hold_against(budget, audit.work.within(budget.scope), allocation, matched)
     return audit
+
+
+def _hold_against(
+    budget: Budget, flops: int, allocation: Allocation, matched: bool
+) -> None:
+    least = budget.least if matched else 0
+    if not least <= flops <= budget.flops:
+        raise BudgetError(
+            f"{allocation.label} costs {format_flops(flops)}, outside budget "
+            f"{budget.name!r} ({format_flops(least)} to {format_flops(budget.flops)})"
+        )
 
 
 def train_candidate(
@@ -180,12 +192,15 @@ class _Training:
         self.n_done = 0
         self.seconds = 0.0
         self.curves: list[list[dict[str, float]]] = [[] for _ in candidate.seeds]
+        self.chunk_seconds: list[float] = []
         self.started = time.monotonic()
         if directory is not None and checkpoint.exists(directory):
             self._resume(directory)
 
     def advance(self, *, evaluate: bool) -> dict[str, float]:
+        started = time.monotonic()
         self.state, metrics = self.task.train(self.state, 1)
+        self.chunk_seconds.append(time.monotonic() - started)
         self.n_done += 1
         self._check_finite(metrics, "training")
         if evaluate:
@@ -216,7 +231,17 @@ class _Training:
             )
             for seed, curve in zip(self.candidate.seeds, self.curves, strict=True)
         )
-        return Outcome(seeds, self._elapsed(), self.state)
+        return Outcome(
+            seeds, self._elapsed(), self.state, step_seconds=self._step_seconds()
+        )
+
+    def _step_seconds(self) -> float:
+        # The first chunk of a process compiles.
+        timed = self.chunk_seconds[1:] or self.chunk_seconds
+        if not timed:
+            return math.nan
+        steps = self.task.steps_per_chunk * len(self.candidate.seeds)
+        return fmean(timed) / steps
 
     def _resume(self, directory: Path) -> None:
         metadata = checkpoint.read_manifest(directory)["metadata"]

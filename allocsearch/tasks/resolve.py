@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from allocsearch.allocation import Allocation, Scalar
 from allocsearch.audit import count_flops
 from allocsearch.config import (
+    EXTENDED,
     ExpertConfig,
     SearchConfig,
     SpaceConfig,
@@ -82,7 +83,13 @@ class Setting:
             axes=self.space,
             options=self.options_of(expert),
             overhead=self.overhead,
+            matched=self.matched,
         )
+
+    @property
+    def matched(self) -> bool:
+        """Whether every trial must spend the budget; a sweep only stays below it."""
+        return self.search.mode != "sweep"
 
     def describe(self) -> dict[str, Any]:
         """Everything that decides results, JSON-ready; stored with the study."""
@@ -90,7 +97,7 @@ class Setting:
             "task": self.task_config,
             "budget": self.budget.__dict__,
             "training": self.training.model_dump(mode="json"),
-            "search": self.search.model_dump(mode="json", exclude={"n_trials"}),
+            "search": self.search.model_dump(mode="json", exclude=EXTENDED),
             "space": self.space.model_dump(mode="json"),
             "experts": [expert.model_dump(mode="json") for expert in self.experts],
         }
@@ -132,9 +139,26 @@ def resolve(config: StudyConfig, budget_name: str) -> Setting:
         search=parse(SearchConfig, search, "search"),
         space=space,
         experts=tuple(experts),
-        warnings=(recipe.warning,) if recipe.warning else (),
+        warnings=_warnings(recipe, named, budget_name, training, kind.unit),
         heavy=named.heavy,
     )
+
+
+def _warnings(
+    recipe: Recipe,
+    named: NamedBudget,
+    budget_name: str,
+    training: Mapping[str, Any],
+    unit: str,
+) -> tuple[str, ...]:
+    warnings = [recipe.warning] if recipe.warning else []
+    meant, given = named.training["horizon"], training["horizon"]
+    if given is not None and given < meant:
+        warnings.append(
+            f"the horizon of {given:,} {unit} is shorter than the {meant:,} that "
+            f"budget {budget_name} is meant for: short horizons favour shallow networks"
+        )
+    return tuple(warnings)
 
 
 def _recipe(kind: type[Task], config: StudyConfig) -> Recipe:
@@ -178,8 +202,9 @@ def task_overhead(task: Task, width: int) -> Work:
 
 
 def _searched(mode: str) -> dict[str, Any]:
-    # A claim is about depth: radius and aggregation stay at the source's values.
-    if mode == "claim":
+    # A claim is about depth, and a sweep varies what its user says: radius and
+    # aggregation stay at the source's values.
+    if mode != "search":
         return {}
     return {"radii": SEARCHED_RADII, "aggregations": names("aggregation")}
 
