@@ -92,7 +92,8 @@ class Learning(Task):
         learned = min(1.0, float(count) / 9 * 2 / allocation.depth**0.5)
         return [
             {
-                "score": quality(allocation) * learned + self.config.noise * (s % 97) / 97,
+                "score": quality(allocation) * learned
+                + self.config.noise * (s % 97) / 97,
                 "regret": 1.0 - learned,
             }
             for s in seeds
