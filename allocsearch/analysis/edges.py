@@ -34,10 +34,11 @@ def edge_notes(
         for name, values in ranges.items():
             edge = _edge(name, known.get(name), values)
             if edge:
+                what = _SHAPE.get(name, name.replace("_", " "))
                 notes.append(
-                    f"The best {arm_label(winner.arm)} "
-                    f"{_SHAPE.get(name, name.replace('_', ' '))} of budget {winner.budget}, {known[name]:g}, is the {edge} that "
-                    "was searched: a wider range may hold a better one."
+                    f"The best {arm_label(winner.arm)} {what} of budget "
+                    f"{winner.budget}, {known[name]:g}, is the {edge} searched: "
+                    "a wider range may hold a better one."
                 )
     return notes
 
