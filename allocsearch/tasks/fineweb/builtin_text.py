@@ -8,25 +8,30 @@ nothing about natural text.
 import random
 from collections.abc import Callable
 
-_NAMES: list[
-    str
-] = """Ada Bruno Clara Dario Edith Farid Greta Hugo Ines Jonas Kemal Lena Marta
-Nils Olga Pavel Quentin Rosa Samir Tilda Ugo Vera Wanda Yusuf Zora""".split()
-_PLACES: list[
-    str
-] = """attic bakery barn boathouse cellar chapel garden greenhouse harbour kitchen
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_NAMES = _words(
+    """Ada Bruno Clara Dario Edith Farid Greta Hugo Ines Jonas Kemal Lena Marta
+Nils Olga Pavel Quentin Rosa Samir Tilda Ugo Vera Wanda Yusuf Zora"""
+)
+_PLACES = _words(
+    """attic bakery barn boathouse cellar chapel garden greenhouse harbour kitchen
 library lighthouse market mill museum observatory orchard schoolhouse stable station
-theatre tower workshop""".split()
-_THINGS: list[
-    str
-] = """apple bell book bottle button candle clock coin compass drum feather flute
+theatre tower workshop"""
+)
+_THINGS = _words(
+    """apple bell book bottle button candle clock coin compass drum feather flute
 hammer kettle key lamp letter map mirror needle pearl ribbon ring shell spoon stone
-thimble ticket violin whistle""".split()
-_QUALITIES: list[
-    str
-] = """blue brass broken carved cracked crooked dusty golden green heavy old
-painted red rusty shining silver small smooth white wooden""".split()
-_WEATHERS: list[str] = [
+thimble ticket violin whistle"""
+)
+_QUALITIES = _words(
+    """blue brass broken carved cracked crooked dusty golden green heavy old
+painted red rusty shining silver small smooth white wooden"""
+)
+_WEATHERS = (
     "It rained all morning.",
     "The wind came from the sea.",
     "Snow lay on the roofs.",
@@ -35,10 +40,8 @@ _WEATHERS: list[str] = [
     "The evening was warm and still.",
     "Thunder rolled over the hills.",
     "The first leaves were falling.",
-]
-_NUMBERS: list[str] = (
-    "two three four five six seven eight nine ten eleven twelve".split()
 )
+_NUMBERS = _words("two three four five six seven eight nine ten eleven twelve")
 
 N_TRAIN, N_VALID = 400, 80
 """Stories of each split; no story of one is in the other."""
