@@ -29,7 +29,8 @@ FINEWEB, FINEWEB_CONFIG = "HuggingFaceFW/fineweb", "sample-10BT"
 _SPLIT = "train"
 _MOST_FAILURES = 10
 _LONGEST_WAIT = 60.0
-_NETWORK_PACKAGES = {"aiohttp", "httpcore", "httpx", "requests", "urllib3"}
+_NETWORK_PACKAGES = {"aiohttp", "httpcore", "httpx", "requests", "urllib"}
+"""Less the digit that some end with."""
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _FINAL_STATUS = (401, 403, 404, 410)
 
@@ -216,8 +217,8 @@ def of_network(error: BaseException) -> bool:
     response = getattr(error, "response", None)
     if getattr(response, "status_code", None) in _FINAL_STATUS:
         return False
-    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    if packages & _NETWORK_PACKAGES:
+    modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    if {module.rstrip("0123456789") for module in modules} & _NETWORK_PACKAGES:
         return True
     return isinstance(error, OSError) and not isinstance(error, _FINAL)
 

@@ -132,14 +132,18 @@ def test_which_errors_may_pass(error, passes):
     assert of_network(error) == passes
 
 
-def test_errors_of_http_libraries_and_final_answers():
-    httpx = pytest.importorskip("httpx")
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+def test_errors_of_http_libraries_and_final_answers(library):
+    httpx = pytest.importorskip(library)
     request = httpx.Request("GET", "https://example.org")
     assert of_network(httpx.ConnectTimeout("slow", request=request))
     for code, passes in ((404, False), (401, False), (429, True), (503, True)):
         response = httpx.Response(code, request=request)
         error = httpx.HTTPStatusError("said no", request=request, response=response)
         assert of_network(error) == passes
+
+
+def test_errors_of_aiohttp():
     aiohttp = pytest.importorskip("aiohttp")
     assert of_network(aiohttp.ClientPayloadError())
 
