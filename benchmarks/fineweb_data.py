@@ -1,8 +1,7 @@
 """Tokens a second from text to shards, and from shards to windows for training.
 
 Text to shards is compared with the tokenizer alone, called in a loop on the same
-documents in memory. Windows are read from a shard on disk that is in the page cache
-and compared with one copy of the same tokens in memory.
+documents in memory. Windows are read from shards on disk that are in the page cache.
 
     python benchmarks/fineweb_data.py --data texts --tokenizer gpt2
 """
@@ -14,8 +13,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from allocsearch.tasks.fineweb.builtin_text import stories
 from allocsearch.tasks.fineweb.corpus import load_corpora
@@ -65,7 +62,7 @@ def ingestion(data: Path, name: str, n_processes: int, scratch: Path) -> dict:
 
 
 def windows(folder: Path, n_slots: int, window: int) -> dict[str, float]:
-    """Tokens a second as windows, and of a plain copy."""
+    """Tokens a second as windows."""
     corpora = load_corpora(str(folder), None, n_valid=1, n_test=1)
     stream = SlotStream(corpora["train"], n_slots, window)
     n_updates = min(stream.n_windows, 2000)
@@ -75,13 +72,10 @@ def windows(folder: Path, n_slots: int, window: int) -> dict[str, float]:
             stream.windows(position, 1)
 
     n_tokens = n_updates * n_slots * window
-    tokens = np.zeros(n_tokens, np.uint16)
     best = min(timed(read)[0] for _ in range(N_REPEATS))
-    copy = min(timed(lambda: tokens.astype(np.int32))[0] for _ in range(N_REPEATS))
     return {
         f"windows {n_slots}x{window}, M tokens/s": n_tokens / best / 1e6,
         f"windows {n_slots}x{window}, microseconds each": best / n_updates * 1e6,
-        f"windows {n_slots}x{window}, of a plain copy": copy / best,
     }
 
 
