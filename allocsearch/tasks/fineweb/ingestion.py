@@ -25,7 +25,11 @@ from allocsearch.tasks.fineweb.ingest_state import (
     write_manifest,
 )
 from allocsearch.tasks.fineweb.scans import scan_shard
-from allocsearch.tasks.fineweb.shards import LARGEST_VOCABULARY, write_shard
+from allocsearch.tasks.fineweb.shards import (
+    LARGEST_VOCABULARY,
+    write_shard,
+    write_whole,
+)
 from allocsearch.tasks.fineweb.tokenization import Tokenizer
 
 SHARD_TOKENS = 10**8
@@ -286,6 +290,5 @@ def _check(tokenizer: Tokenizer, shard_tokens: int, processes: int) -> None:
 def _keep_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """A trained tokenizer's file is copied, so that the folder is complete."""
     path = Path(tokenizer.name)
-    copy = folder / TOKENIZER_FILE
-    if path.is_file() and not copy.exists():
-        copy.write_bytes(path.read_bytes())
+    if path.is_file():
+        write_whole(folder / TOKENIZER_FILE, path.read_bytes())
