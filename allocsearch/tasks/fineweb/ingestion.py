@@ -181,16 +181,18 @@ class _Writer:
         if index > place["section"] or "source" not in place:
             place = {"section": index, "source": None, "piece": 0, "token": 0}
         reader = section.source.open(place["source"])
-        for batch in encode(batches(reader)):
-            for number in range(place["piece"], len(batch.tokens)):
-                here = {**place, "source": batch.batch.state, "piece": number}
-                begins = batch.batch.pieces[number].begins
-                if begins and here["token"] == 0:
-                    self._n_documents += 1
-                if not self._add(section, batch.tokens[number], here):
+        n_skipped, token = place["piece"], place["token"]
+        for encoded in encode(batches(reader)):
+            for number, tokens in enumerate(encoded.tokens):
+                if n_skipped > 0:
+                    n_skipped -= 1
+                    continue
+                state = {"source": encoded.batch.state, "piece": number}
+                here = {"section": index, **state, "token": token}
+                self._n_documents += encoded.batch.pieces[number].begins and not token
+                if not self._add(section, tokens, here):
                     return
-                place = {**place, "token": 0}
-            place = {**place, "piece": 0}
+                token = 0
             self._report()
         self._end_section({"section": index + 1})
 

@@ -145,6 +145,26 @@ def test_an_interruption_while_a_file_is_written_changes_nothing(
     assert made(out) == made(tmp_path / "straight")
 
 
+def test_batches_of_another_size_go_on_all_the_same(texts, tmp_path, monkeypatch):
+    folder, _ = texts
+    sections = local_sections(folder)
+    ingest(sections, Bytes(), tmp_path / "straight", shard_tokens=130)
+
+    def stop(so_far):
+        if so_far.n_shards > 2:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    monkeypatch.setattr(encoding, "_MOST_PIECES", 8)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(sections, Bytes(), out, shard_tokens=130, progress=stop)
+    assert read_manifest(out).place["piece"] > 2
+    monkeypatch.setattr(encoding, "_MOST_PIECES", 2)
+    ingest(sections, Bytes(), out, shard_tokens=130)
+    for split in ("valid", "train"):
+        assert tokens_of(out, split) == tokens_of(tmp_path / "straight", split)
+
+
 _SLOWLY = """
 import sys, time
 from pathlib import Path
