@@ -34,6 +34,7 @@ from allocsearch.tasks.fineweb.tokenization import Tokenizer
 
 SHARD_TOKENS = 10**8
 TOKENIZER_FILE = "tokenizer.json"
+_MOST_SHARD_TOKENS = 10**9
 
 _Encode = Callable[[Iterable[Batch]], Iterator[Encoded]]
 
@@ -282,11 +283,13 @@ def _check(tokenizer: Tokenizer, shard_tokens: int, processes: int) -> None:
             f"{tokenizer.name} has {tokenizer.vocab_size} ids, but shards hold two "
             f"bytes a token: a vocabulary may have {LARGEST_VOCABULARY} at most"
         )
-    if shard_tokens < 1 or processes < 1:
+    if not 1 <= shard_tokens <= _MOST_SHARD_TOKENS:
         raise ConfigError(
-            "shard tokens and processes must be at least 1, received "
-            f"{shard_tokens} and {processes}"
+            f"a shard may have 1 to {_MOST_SHARD_TOKENS} tokens, received "
+            f"{shard_tokens}"
         )
+    if processes < 1:
+        raise ConfigError(f"processes must be at least 1, received {processes}")
 
 
 def _keep_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:

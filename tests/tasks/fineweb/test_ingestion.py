@@ -358,7 +358,11 @@ def test_two_writers_do_not_meet(texts, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"shard_tokens": 0}, "at least 1"), ({"processes": 0}, "at least 1")],
+    [
+        ({"shard_tokens": 0}, "1 to 1000000000 tokens, received 0"),
+        ({"shard_tokens": 10**12}, "received 1000000000000"),
+        ({"processes": 0}, "at least 1, received 0"),
+    ],
 )
 def test_numbers_out_of_range(texts, tmp_path, options, words):
     folder, _ = texts
