@@ -1,19 +1,24 @@
 """What files hold that a task may train on, as a table and sentences."""
 
+import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from rich.status import Status
 
 from allocsearch.analysis.cells import words
 from allocsearch.analysis.fitted import Column, FittedTable
 from allocsearch.analysis.formats import plain
-from allocsearch.cli.printing import show, show_json, stderr, stdout
+from allocsearch.cli.printing import note, show, show_json, stderr, stdout
 from allocsearch.errors import DataError
 from allocsearch.registry import load
-from allocsearch.tasks.protocol import DataReport
+from allocsearch.tasks.protocol import DataOptions, DataReport
 
 _MOST_PROBLEMS = 20
 _MOST_VALUES = 4
+_SECONDS = 30.0
 
 
 def print_report(task: str, path: Path, as_json: bool) -> None:
@@ -33,6 +38,42 @@ def print_report(task: str, path: Path, as_json: bool) -> None:
     kind = load("task", task)
     with stderr().status(f"reading {plain(str(path))}"):
         report: DataReport = kind.inspect_data(path)
+    _print(task, path, report, as_json)
+
+
+def print_prepared(
+    task: str, path: Path | None, options: DataOptions, as_json: bool
+) -> None:
+    """Have a task make its files, and print what was made.
+
+    Args:
+        task: an installed task.
+        path: what to make them from; None for what the options name.
+        options: how.
+        as_json: whether stdout is to be JSON.
+
+    Raises:
+        UnknownNameError, PluginError: no such task.
+        ConfigError: the task makes no files, or not with these options.
+        DataError: something cannot be read or written.
+    """
+    kind = load("task", task)
+    with stderr().status("starting") as shown:
+        report: DataReport = kind.prepare_data(
+            path, options, status=partial(_tell, shown, [0.0]), note=note
+        )
+    _print(task, path or options.out or Path(task), report, as_json)
+
+
+def _tell(shown: Status, last: list[float], line: str) -> None:
+    """Renew a line in a terminal; where there is none, write one now and then."""
+    shown.update(plain(line))
+    if not shown.console.is_terminal and time.monotonic() - last[0] > _SECONDS:
+        last[0] = time.monotonic()
+        note(line)
+
+
+def _print(task: str, path: Path, report: DataReport, as_json: bool) -> None:
     if as_json:
         show_json(
             {
