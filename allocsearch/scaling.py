@@ -24,7 +24,8 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from allocsearch.config import TrainingConfig
-from allocsearch.network import Level, Model
+from allocsearch.level import Level
+from allocsearch.model import Model
 
 BASE_WIDTH = 64
 
