@@ -163,6 +163,12 @@ class OutputConfig(Section):
     """SQLAlchemy URL of the trials; a SQLite file in the study's folder if unset."""
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0
     """Least time between checkpoints of a trial in training."""
+    checkpoints: str | None = None
+    """Folder or fsspec URL, as s3://bucket/x, of checkpoints; the study's if unset."""
+    keep: Annotated[int, Field(ge=0)] | Literal["front", "all", "none"] = "front"
+    """Finished trials that keep theirs: the front, all, none, or so many per arm."""
+    checkpoint_quota: Annotated[int, Field(ge=0)] | None = None
+    """Bytes that checkpoints of finished trials may take; the best stay longest."""
 
 
 class StudyConfig(Section):

@@ -8,15 +8,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from allocsearch import checkpoint
 from allocsearch.analysis.best import best_by_arm
 from allocsearch.config import StudyConfig
 from allocsearch.errors import AllocsearchError, CheckpointError, DataError, StudyError
-from allocsearch.folder import Lock, set_aside, write_json
+from allocsearch.folder import Lock, write_json
 from allocsearch.plan import Cell, warnings_of
 from allocsearch.results import TrialResult
 from allocsearch.search import Proposal, SearchStudy, SpaceExhausted
 from allocsearch.search.seeds import derive_seed
-from allocsearch.study import Study, prepare
+from allocsearch.study import Study, checkpoint_name, prepare
 from allocsearch.trial import (
     Candidate,
     Interrupted,
@@ -172,19 +173,19 @@ class _Runner:
             checkpoint_seconds=self.study.config.output.checkpoint_seconds,
             should_stop=self.should_stop,
             on_progress=self.observer.trial_progressed,
+            note=self.observer.note,
         )
         try:
             return train()
         except CheckpointError as error:
             self.observer.note(f"{error}; it is set aside and the trial starts anew")
-            set_aside(directory)
+            checkpoint.set_aside(directory)
             return train()
 
     def _blank(
         self, cell: Cell, proposal: Proposal, candidate: Candidate
     ) -> TrialResult:
         task = cell.setting.task
-        path = self.study.checkpoint_of(cell.name, proposal.number)
         return TrialResult(
             study=self.study.name,
             task=cell.setting.task_config["name"],
@@ -198,7 +199,7 @@ class _Runner:
             horizon=candidate.training.horizon or task.steps_per_chunk,
             unit=task.unit,
             plugins=cell.plugins(candidate.allocation),
-            checkpoint=str(path.relative_to(self.study.directory)),
+            checkpoint=checkpoint_name(cell.name, proposal.number),
         )
 
     def _score_finalists(self) -> None:
@@ -210,7 +211,7 @@ class _Runner:
             metrics = done.get(key)
             if metrics is None:
                 self.observer.note(f"scoring {trial.allocation.label} on test data")
-                path = self.study.directory / trial.checkpoint
+                path = self.study.checkpoint_at(trial.checkpoint)
                 try:
                     scores = evaluate_checkpoint(path, cells[key].setting.task, "test")
                 except DataError as error:

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import shutil
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -60,23 +59,6 @@ def is_held(path: Path) -> bool:
     except OSError:
         return False
     return False
-
-
-def set_aside(path: Path) -> None:
-    """Rename a damaged folder so that its place is free; keeps the last such one.
-
-    Raises:
-        StudyError: it cannot be renamed.
-    """
-    aside = path.with_name(path.name + ".damaged")
-    try:
-        shutil.rmtree(aside, ignore_errors=True)
-        for present in (path, path.with_name(path.name + ".old")):
-            if present.exists():
-                present.rename(aside)
-                return
-    except OSError as error:
-        raise StudyError(f"{path} cannot be set aside: {error.strerror}") from error
 
 
 class Lock:

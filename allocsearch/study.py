@@ -111,9 +111,23 @@ class Study:
         """What was stored when the study began: config, data, versions, device."""
         return read_json(self.directory / "study.json")
 
-    def checkpoint_of(self, cell: str, number: int) -> Path:
-        """Where a trial's checkpoint is, or would be."""
-        return self.directory / "trials" / cell / f"{number:05d}"
+    def checkpoint_of(self, cell: str, number: int) -> Path | str:
+        """Where a trial's checkpoint is, or would be: a folder or a URL."""
+        return self.checkpoint_at(checkpoint_name(cell, number))
+
+    def checkpoint_at(self, name: str) -> Path | str:
+        """Where a checkpoint of this name is, as results have it."""
+        root = self.config.output.checkpoints
+        if root is None:
+            return self.directory / name
+        if "://" in root:
+            return f"{root.rstrip('/')}/{self.name}/{name}"
+        return Path(root) / self.name / name
+
+
+def checkpoint_name(cell: str, number: int) -> str:
+    """How results call a trial's checkpoint."""
+    return f"trials/{cell}/{number:05d}"
 
 
 def study_directory(config: StudyConfig) -> Path:
