@@ -15,6 +15,7 @@ from allocsearch.errors import AllocsearchError, CheckpointError, DataError, Stu
 from allocsearch.folder import Lock, write_json
 from allocsearch.plan import Cell, warnings_of
 from allocsearch.results import TrialResult
+from allocsearch.retention import prune
 from allocsearch.search import Proposal, SearchStudy, SpaceExhausted
 from allocsearch.search.seeds import derive_seed
 from allocsearch.study import Study, checkpoint_name, prepare
@@ -96,6 +97,7 @@ class _Runner:
                 self._adopt(searches)
                 self._search(searches)
                 self._score_finalists()
+                prune(self.study, finished=True, note=self.observer.note)
             except Interrupted:
                 self.observer.study_stopped(self.study)
             finally:
@@ -161,6 +163,7 @@ class _Runner:
         else:
             result = _complete(result, outcome, audit)
             search.tell(proposal.number, [result.score], {"result": result.to_dict()})
+        prune(self.study, cell.name, note=self.observer.note)
         self.observer.trial_finished(result)
 
     def _train(self, cell: Cell, proposal: Proposal, candidate: Candidate) -> Outcome:
@@ -214,7 +217,7 @@ class _Runner:
                 path = self.study.checkpoint_at(trial.checkpoint)
                 try:
                     scores = evaluate_checkpoint(path, cells[key].setting.task, "test")
-                except DataError as error:
+                except (DataError, CheckpointError) as error:
                     self.observer.note(f"there are no test scores: {error}")
                     continue
                 metrics = {n: fmean(s[n] for s in scores) for n in scores[0]}

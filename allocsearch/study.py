@@ -6,7 +6,7 @@ study.pareto()    # the trials that no other beats in score and depth
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -62,14 +62,17 @@ class Study:
 
         return plan(self.config)
 
-    def trials(self) -> list[TrialResult]:
+    def trials(self, cells: Sequence[str] | None = None) -> list[TrialResult]:
         """Every trial, cell by cell, in order of number. Needs no data and no JAX.
+
+        Args:
+            cells: names of the only cells to look at.
 
         Raises:
             StudyError: the database cannot be used.
         """
         found = []
-        for name in self.manifest["cells"]:
+        for name in self.manifest["cells"] if cells is None else cells:
             search = SearchStudy.load(self.storage, f"{self.name}/{name}")
             records = search.records()
             search.close()

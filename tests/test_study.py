@@ -213,14 +213,15 @@ def test_stopped_anywhere_and_resumed_as_undisturbed(config, tmp_path):
 
 def test_damaged_checkpoints_cost_time_and_nothing_else(config, tmp_path):
     """The one before is used where there is one; without one the trial starts anew."""
-    whole = run(config(name="whole"))
+    few = {"n_trials": 2}
+    whole = run(config(name="whole", search=few))
     output = {"directory": str(tmp_path), "checkpoint_seconds": 0}
     for name, n_damaged, words in (
         ("one", 1, "before it is used"),
         ("all", 2, "set aside"),
     ):
         calls = iter(range(100))
-        broken = config(name=name, output=output)
+        broken = config(name=name, output=output, search=few)
         study = run(broken, should_stop=lambda calls=calls: next(calls) >= 2)
         (trial,) = [t for t in study.trials() if t.state == "running"]
         steps = sorted((study.directory / trial.checkpoint).iterdir())

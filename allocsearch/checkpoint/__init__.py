@@ -80,6 +80,22 @@ def exists(place: Place) -> bool:
     return bool(store.steps()) or store.holds(MANIFEST)
 
 
+def children(place: Place) -> list[str]:
+    """The names of all that is at a place, in any order."""
+    return open_store(place).children()
+
+
+def nbytes(place: Place) -> int:
+    """How much a checkpoint takes; 0 where there is none.
+
+    Raises:
+        StudyError: nobody can say.
+    """
+    store = open_store(place)
+    with writing(store):
+        return store.nbytes()
+
+
 def remove(place: Place) -> None:
     """Delete a checkpoint, if there is one.
 

@@ -52,8 +52,16 @@ class Store(Protocol):
 
     name: str
 
+    def children(self) -> list[str]:
+        """The names of all that is there, in any order."""
+        ...
+
     def steps(self) -> list[str]:
         """The names of the steps, oldest first; whole ones and damaged ones."""
+        ...
+
+    def nbytes(self) -> int:
+        """How much all of it takes."""
         ...
 
     def holds(self, name: str) -> bool:
@@ -118,16 +126,28 @@ class LocalStore:
         self.name = str(path)
         self._path = path
 
-    def steps(self) -> list[str]:
-        """See `Store.steps`."""
+    def children(self) -> list[str]:
+        """See `Store.children`."""
         try:
-            return _steps(os.listdir(self._path))
+            return os.listdir(self._path)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise CheckpointError(
                 f"checkpoint {self.name} cannot be read: {error.strerror}"
             ) from error
+
+    def steps(self) -> list[str]:
+        """See `Store.steps`."""
+        return _steps(self.children())
+
+    def nbytes(self) -> int:
+        """See `Store.nbytes`."""
+        total = 0
+        for path in self._path.rglob("*"):
+            with suppress(OSError):  # another process may be deleting it
+                total += path.stat().st_size if path.is_file() else 0
+        return total
 
     def holds(self, name: str) -> bool:
         """See `Store.holds`."""
@@ -197,16 +217,27 @@ class _RemoteStore:
         self.name = redacted(url)
         self._fs, self._root = _file_system(url, self.name)
 
-    def steps(self) -> list[str]:
-        """See `Store.steps`."""
+    def children(self) -> list[str]:
+        """See `Store.children`."""
         try:
             self._fs.invalidate_cache()
-            return _steps(n.rstrip("/").rpartition("/")[2] for n in self._list())
+            return [n.rstrip("/").rpartition("/")[2] for n in self._list()]
         except Exception as error:  # a file system of fsspec may raise anything
             raise CheckpointError(
                 f"checkpoint {self.name} cannot be read: "
                 f"{redacted(str(error)) or type(error).__name__}"
             ) from error
+
+    def steps(self) -> list[str]:
+        """See `Store.steps`."""
+        return _steps(self.children())
+
+    def nbytes(self) -> int:
+        """See `Store.nbytes`."""
+        try:
+            return self._fs.du(self._root)
+        except FileNotFoundError:
+            return 0
 
     def _list(self) -> list[str]:
         try:
