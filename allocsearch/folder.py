@@ -9,6 +9,8 @@ from typing import Any, Self
 
 from allocsearch.errors import StudyError
 
+STUDY_FORMAT = 1
+
 
 def write_text(path: Path, text: str) -> None:
     """Write a file beside its place and rename it into it.
@@ -45,8 +47,37 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StudyError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StudyError(f"{path} is damaged: it is not JSON") from error
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """A study's `study.json`, all its parts there and of the right kind.
+
+    Raises:
+        StudyError: it is missing, damaged or of another version.
+    """
+    manifest = read_json(directory / "study.json")
+    if not isinstance(manifest, dict) or manifest.get("format") != STUDY_FORMAT:
+        raise StudyError(
+            f"study {directory} was made by a version that this one cannot read"
+        )
+    damaged = StudyError(
+        f"study {directory} is damaged: its study.json lacks what one must have"
+    )
+    parts = {"name": str, "config": dict, "seed": int, "cells": list}
+    parts |= dict.fromkeys(("n_trials", "settings", "data", "environment"), dict)
+    if not all(isinstance(manifest.get(part), kind) for part, kind in parts.items()):
+        raise damaged
+    cells, planned = manifest["cells"], manifest["n_trials"]
+    if not all(isinstance(c, str) and c.count("/") == 2 for c in cells):
+        raise damaged
+    if {*planned} != {*cells} or not all(type(n) is int for n in planned.values()):
+        raise damaged
+    inner = (*manifest["settings"].values(), *manifest["data"].values())
+    if not all(isinstance(value, dict) for value in inner):
+        raise damaged
+    return manifest
 
 
 def is_held(path: Path) -> bool:

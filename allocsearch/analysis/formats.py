@@ -8,6 +8,7 @@ from allocsearch.allocation import ARMS
 
 MISSING = "–"
 ARM_LABELS = {"recurrent": "recurrent", "nonrecurrent": "non-recurrent"}
+_UNPRINTED = ("Cc", "Cf", "Cs")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -94,9 +95,13 @@ def format_seconds(value: float | None) -> str:
 
 
 def plain(text: str) -> str:
-    """Text of a user or a plug-in on one line, without control characters."""
+    """Text of a user or a plug-in on one line, without control characters.
+
+    Nor has it half of a surrogate pair, which is how Python shows a file name that is
+    not UTF-8 and which no terminal takes.
+    """
     words = " ".join(str(text).split())
-    return "".join(c for c in words if unicodedata.category(c) not in ("Cc", "Cf"))
+    return "".join(c for c in words if unicodedata.category(c) not in _UNPRINTED)
 
 
 def listing(words: list[str]) -> str:
