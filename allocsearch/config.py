@@ -261,7 +261,8 @@ def parse(model: type[Section], values: Mapping[str, Any], where: str = "") -> A
     except ValidationError as error:
         problems = error.errors()
         more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise ConfigError(_sentence(model, problems[0], where) + more) from None
+        sentence = redacted(_sentence(model, problems[0], where))
+        raise ConfigError(sentence + more) from None
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -162,6 +162,10 @@ def _check_kinds(values: Mapping[str, Any]) -> None:
     for name, kind in _KINDS.items():
         if name in values and not isinstance(values[name], kind):
             raise TypeError(f"{name} is {values[name]!r}")
+    texts = [text for objective in values["objectives"] for text in objective.values()]
+    texts += [values["allocation"][name] for name in ("expert", "aggregation")]
+    if not values["objectives"] or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"not all of {texts!r} are names")
     for seed in values["seeds"]:
         for numbers in (seed["metrics"], seed["baseline"], *seed["curve"]):
             if not all(isinstance(number, int | float) for number in numbers.values()):

@@ -95,13 +95,19 @@ def format_seconds(value: float | None) -> str:
 
 
 def plain(text: str) -> str:
-    """Text of a user or a plug-in on one line, without control characters.
+    """Text of a user or a plug-in on one line, without control characters."""
+    return printable(" ".join(str(text).split()))
+
+
+def printable(text: str) -> str:
+    """Text without what a terminal acts upon, but for new lines.
 
     Nor has it half of a surrogate pair, which is how Python shows a file name that is
     not UTF-8 and which no terminal takes.
     """
-    words = " ".join(str(text).split())
-    return "".join(c for c in words if unicodedata.category(c) not in _UNPRINTED)
+    return "".join(
+        c for c in text if c == "\n" or unicodedata.category(c) not in _UNPRINTED
+    )
 
 
 def listing(words: list[str]) -> str:

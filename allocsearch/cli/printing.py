@@ -8,9 +8,8 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from allocsearch.analysis.formats import plain
+from allocsearch.analysis.formats import plain, printable
 from allocsearch.analysis.records import json_ready
-
 
 # Control characters beyond those that JSON escapes, changes of direction, surrogates.
 _ACTED_UPON = re.compile(
@@ -29,10 +28,10 @@ def stderr() -> Console:
 
 
 def show(*parts: RenderableType) -> None:
-    """Print results; strings are text on one line, never markup."""
+    """Print results; strings are text, never markup."""
     console = stdout()
     for part in parts:
-        console.print(Text(plain(part)) if isinstance(part, str) else part)
+        console.print(Text(printable(part)) if isinstance(part, str) else part)
 
 
 def show_json(values: Any) -> None:

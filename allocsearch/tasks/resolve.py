@@ -21,7 +21,7 @@ from allocsearch.config import (
     parse,
 )
 from allocsearch.errors import BudgetError, UnknownNameError, unknown_name
-from allocsearch.registry import check_limits, limited_to, load, names
+from allocsearch.registry import check_limits, find, limited_to, load, names
 from allocsearch.space import core_flops, feasible_space, work_of
 from allocsearch.tasks.protocol import NamedBudget, Recipe, Task
 from allocsearch.work import Budget, Work, parse_flops
@@ -194,7 +194,7 @@ def _check_names(kind: str, wanted: Any) -> None:
     known = names(kind)
     for name in wanted:
         if name not in known:
-            raise unknown_name(kind, name, known)
+            find(kind, name)  # says why not
 
 
 def _named_budget(
