@@ -1,11 +1,13 @@
 """Writing beside training, at a URL, and under kill -9."""
 
 import random
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -178,3 +180,12 @@ def test_without_a_folder_to_write_to(tmp_path):
     with pytest.raises(StudyError, match="cannot be written: Not a directory"):
         checkpoint.save(tmp_path / "file" / "c", [jnp.zeros(3)], {})
     assert LocalStore(tmp_path / "file" / "c").free_bytes()
+
+
+def test_the_page_about_checkpoints_runs(capsys):
+    pytest.importorskip("fsspec")
+    page = Path(__file__).resolve().parents[1] / "docs" / "checkpoints.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    exec(compile(block, page.name, "exec"), {"__name__": "a_page"})
+    checkpoint.remove("memory://an-example")
+    assert "{'step': 2}" in capsys.readouterr().out

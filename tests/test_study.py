@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from allocsearch import registry
+from allocsearch import checkpoint, registry
 from allocsearch.allocation import Allocation
 from allocsearch.config import ExpertConfig, Section
 from allocsearch.driver import Observer, run
@@ -235,6 +235,30 @@ def test_damaged_checkpoints_cost_time_and_nothing_else(config, tmp_path):
         assert "is damaged" in note
         assert seen.started[0][:2] == ("b/mlp/recurrent", trial.number)
         assert told(study) == told(whole)
+
+
+def test_checkpoints_at_a_url(config, tmp_path):
+    pytest.importorskip("fsspec")
+    few = {"n_trials": 2}
+    whole = run(config(name="whole", search=few))
+    output = {
+        "directory": str(tmp_path),
+        "checkpoint_seconds": 0,
+        "checkpoints": f"memory://{tmp_path.name}",
+        "keep": "none",
+    }
+    calls = iter(range(100))
+    afar = config(search=few, output=output)
+    study = run(afar, should_stop=lambda: next(calls) >= 2)
+    (trial,) = [t for t in study.trials() if t.state == "running"]
+    place = study.checkpoint_at(trial.checkpoint)
+    assert str(place).startswith(f"memory://{tmp_path.name}/s/trials/b/mlp/")
+    assert checkpoint.latest(place).metadata["n_done"] == 2
+    assert not (study.directory / "trials").exists()
+    study = run(afar)
+    assert told(study) == told(whole)
+    assert len(study.finalists()) == 2
+    assert not checkpoint.exists(place)
 
 
 def test_claim_tries_every_depth_alike(config):
