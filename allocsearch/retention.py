@@ -11,7 +11,7 @@ from allocsearch import checkpoint
 from allocsearch.analysis.best import best_by_arm
 from allocsearch.analysis.candidates import candidates, grouped, key_of, ranking
 from allocsearch.analysis.pareto import pareto_fronts
-from allocsearch.errors import StudyError
+from allocsearch.errors import CheckpointError, StudyError
 from allocsearch.results import TrialResult
 from allocsearch.study import Study
 
@@ -51,7 +51,7 @@ def prune(
             ended = {t.number for t in group if t.state in ("complete", "failed")}
             gone = {n for n in ended if (key, n) not in stay}
             _remove(study, "/".join(key), gone)
-    except StudyError as error:
+    except (StudyError, CheckpointError) as error:
         note(f"old checkpoints stay where they are: {error}")
 
 
