@@ -48,7 +48,7 @@ def prune(
         if not finished:
             stay |= {_identity(trial) for trial in best_by_arm(trials).values()}
         for key, group in grouped(trials).items():
-            ended = {t.number for t in group if t.state in ("complete", "failed")}
+            ended = {t.number for t in group if t.state != "running"}
             gone = {n for n in ended if (key, n) not in stay}
             _remove(study, "/".join(key), gone)
     except (StudyError, CheckpointError) as error:
