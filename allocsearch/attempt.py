@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from allocsearch import checkpoint
 from allocsearch.errors import AllocsearchError, CheckpointError, StudyError
-from allocsearch.folder import set_aside
 from allocsearch.latency import latency_seconds
 from allocsearch.objectives import ordered_objectives
 from allocsearch.plan import Cell
 from allocsearch.results import TrialResult
-from allocsearch.study import Study
+from allocsearch.study import Study, checkpoint_name
 from allocsearch.trial import (
     Candidate,
     Interrupted,
@@ -50,7 +50,6 @@ def blank_result(study: Study, cell: Cell, job: Job) -> TrialResult:
     """What is known of a trial before it trains; its state is "running"."""
     candidate = candidate_of(study, cell, job)
     task = cell.setting.task
-    path = study.checkpoint_of(cell.name, job.number, job.group)
     training = candidate.training
     return TrialResult(
         study=study.name,
@@ -68,7 +67,7 @@ def blank_result(study: Study, cell: Cell, job: Job) -> TrialResult:
         horizon=training.horizon or task.steps_per_chunk,
         unit=task.unit,
         plugins=cell.plugins(candidate.allocation),
-        checkpoint=str(path.relative_to(study.directory)),
+        checkpoint=checkpoint_name(cell.name, job.number, job.group),
     )
 
 
@@ -115,7 +114,7 @@ def attempt(
         )
         matched = budget.admits(audit.work.within(budget.scope))
         result = replace(result, audit=audit, matched=matched)
-        directory = study.directory / result.checkpoint
+        directory = study.checkpoint_at(result.checkpoint)
         train = partial(
             train_candidate,
             cell.setting.task,
@@ -125,12 +124,13 @@ def attempt(
             checkpoint_seconds=study.config.output.checkpoint_seconds,
             should_stop=should_stop,
             on_progress=on_progress,
+            note=note,
         )
         try:
             outcome = train()
         except CheckpointError as error:
             note(f"{error}; it is set aside and the trial starts anew")
-            set_aside(directory)
+            checkpoint.set_aside(directory)
             outcome = train()
         result = replace(result, measures=_measures(cell, candidate, outcome))
     except (Interrupted, StudyError):

@@ -12,12 +12,13 @@ import jax
 from allocsearch.analysis.best import best_by_arm
 from allocsearch.attempt import Job, attempt, blank_result, candidate_of
 from allocsearch.config import StudyConfig
-from allocsearch.errors import DataError
+from allocsearch.errors import CheckpointError, DataError
 from allocsearch.folder import Lock, write_json
 from allocsearch.limits import Limits
 from allocsearch.objectives import values_of
 from allocsearch.plan import Cell, warnings_of
 from allocsearch.results import TrialResult
+from allocsearch.retention import prune
 from allocsearch.schedule import CellSchedule
 from allocsearch.search import SearchStudy
 from allocsearch.search.seeds import derive_seed
@@ -99,6 +100,7 @@ class _Runner:
                 while (job := self._next()) is not None:
                     self._trial(job)
                 self._score_finalists()
+                prune(self.study, finished=True, note=self.observer.note)
             except Interrupted:
                 self._stopped()
             finally:
@@ -235,6 +237,7 @@ class _Runner:
             return
         else:
             search.tell(job.number, values, stored)
+        prune(self.study, job.cell, note=self.observer.note)
         self.observer.trial_finished(result)
 
     def _score_finalists(self) -> None:
@@ -246,10 +249,10 @@ class _Runner:
             metrics = done.get(key)
             if metrics is None:
                 self.observer.note(f"scoring {trial.allocation.label} on test data")
-                path = self.study.directory / trial.checkpoint
+                path = self.study.checkpoint_at(trial.checkpoint)
                 try:
                     scores = evaluate_checkpoint(path, cells[key].setting.task, "test")
-                except DataError as error:
+                except (DataError, CheckpointError) as error:
                     self.observer.note(f"there are no test scores: {error}")
                     continue
                 metrics = {n: fmean(s[n] for s in scores) for n in scores[0]}

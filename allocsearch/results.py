@@ -139,7 +139,12 @@ class TrialResult:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrialResult":
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`.
+
+        Raises:
+            LookupError, TypeError, ValueError: `to_dict` does not make such values.
+        """
+        _check_kinds(values)
         audit = values["audit"]
         return cls(
             **{
@@ -162,3 +167,27 @@ def _mean_of(seeds: Iterable[SeedResult], metric: str) -> float:
     if not values or not all(map(math.isfinite, values)):
         return math.nan
     return fmean(values)
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("study", "task", "budget", "state", "unit", "reason"), str),
+    **dict.fromkeys(("checkpoint", "started", "finished"), str),
+    **dict.fromkeys(("budget_flops", "number", "horizon"), int),
+    **dict.fromkeys(("settings", "plugins"), dict),
+    "seconds": (int, float),
+    "matched": bool,
+}
+
+
+def _check_kinds(values: Mapping[str, Any]) -> None:
+    for name, kind in _KINDS.items():
+        if name in values and not isinstance(values[name], kind):
+            raise TypeError(f"{name} is {values[name]!r}")
+    texts = [text for objective in values["objectives"] for text in objective.values()]
+    texts += [values["allocation"][name] for name in ("expert", "aggregation")]
+    if not values["objectives"] or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"not all of {texts!r} are names")
+    for seed in values["seeds"]:
+        for numbers in (seed["metrics"], seed["baseline"], *seed["curve"]):
+            if not all(isinstance(number, int | float) for number in numbers.values()):
+                raise TypeError(f"metrics are {numbers!r}")

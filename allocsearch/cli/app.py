@@ -1,6 +1,7 @@
 """The Typer application: global options, the commands, and errors as sentences."""
 
 import inspect
+import os
 import re
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from allocsearch.cli.commands.status import status
 from allocsearch.cli.commands.train import train
 from allocsearch.cli.commands.trials import trials
 from allocsearch.cli.commands.watch import watch
+from allocsearch.registry import ONLY_VARIABLE, check_limits
 from allocsearch.version import __version__
 
 # Typer carries its own copy of Click, older versions use the installed one.
@@ -117,8 +119,20 @@ def _options(
     debug: Annotated[
         bool, typer.Option("--debug", metavar="", help="Show tracebacks of errors.")
     ] = False,
+    plugins_only: Annotated[
+        str | None,
+        typer.Option(
+            "--plugins-only",
+            metavar="A,B",
+            help="Look for plug-ins in these distributions alone; '' for none.",
+        ),
+    ] = None,
 ) -> None:
     del version
+    if plugins_only is not None:
+        # In the environment, so that worker processes keep to it as well.
+        os.environ[ONLY_VARIABLE] = plugins_only
+        check_limits()
     context.obj.debug = debug
 
 

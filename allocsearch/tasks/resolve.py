@@ -22,7 +22,7 @@ from allocsearch.config import (
     parse,
 )
 from allocsearch.errors import BudgetError, UnknownNameError, unknown_name
-from allocsearch.registry import load, names
+from allocsearch.registry import check_limits, find, limited_to, load, names
 from allocsearch.space import core_flops, feasible_space, work_of
 from allocsearch.tasks.protocol import NamedBudget, Recipe, Task
 from allocsearch.work import Budget, Work, parse_flops
@@ -116,6 +116,12 @@ def resolve(config: StudyConfig, budget_name: str) -> Setting:
         BudgetError: the budget is neither a name nor a positive number.
         DataError: the task's data are missing or broken.
     """
+    with limited_to(config.plugins_only):
+        check_limits()
+        return _resolve(config, budget_name)
+
+
+def _resolve(config: StudyConfig, budget_name: str) -> Setting:
     kind = load("task", config.task["name"])
     named, flops = _named_budget(kind, config.task["name"], budget_name)
     given = config.model_dump(exclude_unset=True)
@@ -213,7 +219,7 @@ def _check_names(kind: str, wanted: Any) -> None:
     known = names(kind)
     for name in wanted:
         if name not in known:
-            raise unknown_name(kind, name, known)
+            find(kind, name)  # says why not
 
 
 def _named_budget(
