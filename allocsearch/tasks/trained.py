@@ -41,6 +41,15 @@ class TrainedTask(Task):
     def init_stream(self, model: Model, *, key: PRNGKeyArray) -> PyTree:
         """What one run streams, before training: a pytree of arrays."""
 
+    def feed(self, run: Run) -> Run:
+        """The run with what the host has ready for its next chunk of training.
+
+        Called before each chunk, outside the compiled program. What it puts in must
+        follow from the run alone, as the data at a position that the stream counts,
+        and `chunk` takes it out again: a checkpoint holds the run as `chunk` left it.
+        """
+        return run
+
     @abc.abstractmethod
     def chunk(self, run: Run, optimizer: Optimizer) -> tuple[Run, dict[str, Any]]:
         """One chunk of training; pure and traceable, at most a few seconds of work.
@@ -90,7 +99,7 @@ class TrainedTask(Task):
         for run in runs:
             last: dict[str, Any] = {}
             for _ in range(n_chunks):
-                run, last = _chunk(self, run, program)
+                run, last = _chunk(self, self.feed(run), program)
             trained.append(run)
             metrics.append({name: float(value) for name, value in last.items()})
         return (optimizer, tuple(trained)), metrics
@@ -128,7 +137,7 @@ def _train_together(
 ) -> tuple[tuple[Run, ...], list[dict]]:
     metrics: dict[str, Any] = {}
     for _ in range(n_chunks):
-        runs, metrics = _chunk_together(task, runs, optimizer)
+        runs, metrics = _chunk_together(task, tuple(map(task.feed, runs)), optimizer)
     named = {name: values.tolist() for name, values in metrics.items()}
     return runs, [{k: v[i] for k, v in named.items()} for i in range(len(runs))]
 
