@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from allocsearch.errors import DataError
+from allocsearch.tasks.caching import cache_directory
 from allocsearch.tasks.sokoban.board_text import BOX, GOAL, WALL
 from allocsearch.tasks.sokoban.level_files import (
     FileEntry,
@@ -125,23 +126,6 @@ def load_levels(
         with suppress(OSError):
             write_pack(files, key, levels, entries)
     return levels
-
-
-def cache_directory() -> Path:
-    """Where packs are: ``$ALLOCSEARCH_CACHE_DIR``, or in the user's cache directory.
-
-    That is ``$XDG_CACHE_HOME`` or ``~/.cache``, or for a user without a home the
-    directory of temporary files.
-    """
-    own = os.environ.get("ALLOCSEARCH_CACHE_DIR")
-    if own:
-        return Path(own)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    try:
-        caches = Path(shared) if shared else Path.home() / ".cache"
-    except RuntimeError:
-        caches = Path(tempfile.gettempdir())
-    return caches / "allocsearch"
 
 
 def pack_path(files: Sequence[Path]) -> Path:

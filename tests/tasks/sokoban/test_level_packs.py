@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from allocsearch.errors import DataError
+from allocsearch.tasks.caching import cache_directory
 from allocsearch.tasks.sokoban.generator import generate_levels
 from allocsearch.tasks.sokoban.level_files import level_files, read_levels
 from allocsearch.tasks.sokoban.level_packs import (
-    cache_directory,
     fingerprint,
     load_levels,
     pack,

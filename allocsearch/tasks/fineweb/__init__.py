@@ -1,0 +1,1 @@
+"""The FineWeb task: text as streams of tokens."""
