@@ -1,6 +1,7 @@
 """What a task is: data, an encoder and a head, training in fixed chunks, evaluation."""
 
 import abc
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 from rich.text import Text
 
-from allocsearch.allocation import Allocation
+from allocsearch.allocation import Allocation, Scalar
 from allocsearch.config import ExpertConfig, Section, TrainingConfig
 from allocsearch.errors import ConfigError
 from allocsearch.network import Model, ParallelExperts
@@ -83,6 +84,48 @@ class Showing:
 
 
 @dataclass(frozen=True)
+class Prompt:
+    """What a trained network is asked to go on with, see `Task.generate`.
+
+    Attributes:
+        text: the beginning; a stream's own beginning if empty.
+        n_steps: how many steps to draw, tokens for a language model.
+        temperature: logits are divided by it; at 0 the likeliest step is taken.
+        top_k: draw among this many likeliest steps; among all if None.
+        seed: decides what is drawn.
+    """
+
+    text: str = ""
+    n_steps: int = 100
+    temperature: float = 1.0
+    top_k: int | None = None
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.n_steps < 1:
+            raise ConfigError(f"{self.n_steps} steps to draw: give at least 1")
+        if not 0 <= self.temperature < math.inf:
+            raise ConfigError(
+                f"temperature is {self.temperature}: give a number of 0 or more"
+            )
+        if self.top_k is not None and self.top_k < 1:
+            raise ConfigError(f"top-k is {self.top_k}: give at least 1")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What a network made of a `Prompt`.
+
+    Attributes:
+        text: without the prompt.
+        details: JSON-ready values, such as the tokens.
+    """
+
+    text: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Training values that belong together, by name; laid over those of a budget.
 
@@ -107,11 +150,13 @@ class Scores:
             split, such as a level, in the same order for every network; empty where
             a task does not tell.
         means: the metrics that are means of a column, and which.
+        details: further JSON-ready values, such as a curve.
     """
 
     metrics: dict[str, float]
     items: Mapping[str, np.ndarray] = field(default_factory=dict)
     means: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Task(abc.ABC):
@@ -170,6 +215,27 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def head(self, width: int, *, key: PRNGKeyArray) -> eqx.Module:
         """A module from features, (*positions, width), to the task's outputs."""
+
+    def expert_options(self, name: str) -> Mapping[str, Scalar]:
+        """Options that a kind of expert has on this task, unless a study sets them.
+
+        Such as how far back attention looks. A budget's reference allocation has them
+        too.
+        """
+        del name
+        return {}
+
+    def check_training(self, training: TrainingConfig) -> None:
+        """Refuse training fields that the task cannot follow.
+
+        Raises:
+            ConfigError: says which. The default refuses gradient accumulation.
+        """
+        if training.accumulation > 1:
+            raise ConfigError(
+                f"task {self.name!r} does not accumulate gradients: set "
+                "training.accumulation=1"
+            )
 
     @abc.abstractmethod
     def init(
@@ -268,6 +334,21 @@ class Task(abc.ABC):
         """
         del index, label, state, split
         raise ConfigError(f"task {self.name!r} has no items to look at")
+
+    def generate(self, state: PyTree, request: Prompt) -> Generated:
+        """What a trained network makes of a prompt, step by step as it is trained.
+
+        Tasks whose networks make nothing need not offer it.
+
+        Args:
+            state: from `init_trained`; the first run's network is asked.
+            request: the prompt, how much is wanted, and how it is drawn.
+
+        Raises:
+            ConfigError: the task's networks make nothing, or the prompt is unfit.
+        """
+        del state, request
+        raise ConfigError(f"networks of task {self.name!r} generate nothing")
 
 
 def build_model(

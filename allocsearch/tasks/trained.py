@@ -1,13 +1,13 @@
 """A task that trains by gradient: runs of a network, its optimiser and its stream."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from allocsearch.allocation import Allocation
 from allocsearch.config import TrainingConfig
@@ -124,6 +124,40 @@ class TrainedTask(Task):
     def n_updates(self, training: TrainingConfig) -> int:
         """Optimiser updates over the whole horizon."""
         return n_chunks(self, training) * self.updates_per_chunk
+
+
+def mean_gradient(
+    loss: Callable[[Model, PyTree], tuple[Array, PyTree]],
+    model: Model,
+    parts: PyTree,
+) -> tuple[Array, PyTree, PyTree]:
+    """Loss and gradient of a batch that is worked through part by part.
+
+    Args:
+        loss: from the model and one part to a mean over the part, and further arrays.
+        model: what is differentiated.
+        parts: the batch in equal parts, on a leading axis.
+
+    Returns:
+        The mean loss and the mean gradient, those of the whole batch to rounding; and
+        the further arrays of every part, on a leading axis.
+    """
+    gradient = eqx.filter_value_and_grad(loss, has_aux=True)
+    n_parts = jax.tree.leaves(parts)[0].shape[0]
+    if n_parts == 1:
+        (value, further), gradients = gradient(
+            model, jax.tree.map(lambda x: x[0], parts)
+        )
+        return value, gradients, jax.tree.map(lambda x: x[None], further)
+
+    def add(total: PyTree, part: PyTree) -> tuple[PyTree, PyTree]:
+        (value, further), gradients = gradient(model, part)
+        return jax.tree.map(jnp.add, total, (value, gradients)), further
+
+    zeros = jax.tree.map(jnp.zeros_like, eqx.filter(model, eqx.is_inexact_array))
+    total, further = jax.lax.scan(add, (jnp.zeros(()), zeros), parts)
+    value, gradients = jax.tree.map(lambda x: x / n_parts, total)
+    return value, gradients, further
 
 
 def _together(training: TrainingConfig) -> bool:
