@@ -1,6 +1,5 @@
 """`allocsearch generate`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,7 +36,9 @@ def generate(
     top_k: Annotated[
         int | None,
         typer.Option(
-            "--top-k", metavar="N", help="Draw among the N likeliest; among all if unset."
+            "--top-k",
+            metavar="N",
+            help="Draw among the N likeliest only.",
         ),
     ] = None,
     seed: Annotated[
