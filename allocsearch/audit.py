@@ -17,7 +17,8 @@ from jaxtyping import PyTree
 
 from allocsearch.allocation import Allocation
 from allocsearch.errors import AuditError
-from allocsearch.network import Model, ParallelExperts
+from allocsearch.model import Model
+from allocsearch.network import ParallelExperts
 from allocsearch.work import Audit, Work
 
 # One operation per element of the result.

@@ -15,7 +15,8 @@ import optax
 from jaxtyping import PyTree
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
-from allocsearch.network import Level, Model
+from allocsearch.level import Level
+from allocsearch.model import Model
 
 _OUTPUT_FIRST = (eqx.nn.Linear, eqx.nn.Conv)
 

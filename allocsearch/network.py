@@ -6,28 +6,32 @@ as often as there are ticks. Recurrent networks carry the top state and the expe
 memories to the next external step.
 """
 
-import abc
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from allocsearch.allocation import Allocation
 from allocsearch.errors import ConfigError
-from allocsearch.experts.layers import SAVED, rms_norm
+from allocsearch.experts.layers import SAVED
 from allocsearch.experts.protocol import (
     ContextExpert,
     Expert,
     FusedExpert,
     LevelShape,
-    Read,
     spec_of,
 )
+from allocsearch.experts.sequence import (
+    Rolling,
+    SequenceExpert,
+    as_ring,
+    in_order,
+)
+from allocsearch.level import Level, normed
+from allocsearch.recurrence import Steps, unroll_recurrent, unroll_stateless
 from allocsearch.registry import load
 
 
@@ -47,116 +51,15 @@ class Carry(eqx.Module):
 
 
 _Kept = tuple[Array, PyTree, PyTree]  # state, memories, context
-
-
-class Level(eqx.Module):
-    """E experts side by side and the aggregation that merges them."""
-
-    experts: Any  # one Expert or ContextExpert whose arrays have a leading axis E
-    aggregation: Any
-    read_scale: Float[Array, "... d"] | None
-    n_experts: int = eqx.field(static=True)
-    n_members: int = eqx.field(static=True)
-    fused: bool = eqx.field(static=True)
-    wide: bool = eqx.field(static=True, default=False)
-
-    def __call__(
-        self, state: Array | None, z: Array, memories: PyTree, context: PyTree
-    ) -> tuple[Array, PyTree, PyTree]:
-        """One level of one step.
-
-        Args:
-            state: (R, *grid, d), or None where it is always zero.
-            z: the encoded input, (*grid, d).
-            memories: of this level, leading axis E.
-            context: of this level.
-
-        Returns:
-            The aggregated update, (R, *grid, d), memories and context.
-        """
-        read = self._read(state, z)
-        if isinstance(self.experts, ContextExpert):
-            u, memories, context = self._with_context(read, memories, context)
-        elif self.fused and self._is_shared(read):
-            experts = self.experts if self.wide else self.experts.widened()
-            u, memories = experts.fused(_first(read), memories)
-        else:
-            each = jax.vmap(lambda e, r, m: e(r, m), in_axes=(0, self._axis(read), 0))
-            u, memories = each(self.experts, self._spread(read), memories)
-        return self.aggregation(u, self.members), memories, context
-
-    def widened(self) -> "Level":
-        """The same level, its experts laid side by side once for many steps.
-
-        For a level whose experts all read the same state.
-        """
-        if not self.fused or self.wide:
-            return self
-        return replace(self, experts=self.experts.widened(), wide=True)
-
-    @property
-    def members(self) -> np.ndarray:
-        """Indices (R, n) of the experts that each state hears, itself first."""
-        if self.n_members == self.n_experts:
-            return np.arange(self.n_experts)[None]
-        back = np.arange(self.n_members)[None]
-        return (np.arange(self.n_experts)[:, None] - back) % self.n_experts
-
-    def _read(self, state: Array | None, z: Array) -> Read:
-        if state is None:
-            return Read(None, z[None])
-        return Read(_normed(state, self.read_scale), z[None])
-
-    def _is_shared(self, read: Read) -> bool:
-        return read.state is None or read.state.shape[0] == 1
-
-    def _axis(self, read: Read) -> Any:
-        """Where the experts' own axis is in a read, for `vmap`."""
-        axes: tuple[Any, Any] = (None if self._is_shared(read) else 0, None)
-        return Read(*axes)
-
-    def _spread(self, read: Read) -> Read:
-        first = _first(read)
-        return first if self._is_shared(read) else Read(read.state, first.input)
-
-    def _with_context(
-        self, read: Read, memories: PyTree, context: PyTree
-    ) -> tuple[Array, PyTree, PyTree]:
-        experts, axis, spread = self.experts, self._axis(read), self._spread(read)
-        propose = jax.vmap(lambda e, r, m: e.propose(r, m), in_axes=(0, axis, 0))
-        proposals = propose(experts, spread, memories)
-        if experts.shares:
-            scale = self.n_experts**-0.5
-            merged = jax.tree.map(lambda p: p.sum(axis=0) * scale, proposals)
-            context, context_axis = experts.write(context, merged), None
-        else:
-            context = jax.vmap(experts.write)(context, proposals)
-            context_axis = 0
-        each = jax.vmap(lambda e, r, m, c: e(r, m, c), (0, axis, 0, context_axis))
-        u, memories = each(experts, spread, memories, context)
-        return u, memories, context
-
-    def init_memories(self) -> PyTree:
-        """Zero memories, leading axis E."""
-        return eqx.filter_vmap(lambda e: e.init_memory(), axis_size=self.n_experts)(
-            self.experts
-        )
-
-    def init_context(self) -> PyTree:
-        """An empty context: one, or one per expert, or ()."""
-        if not isinstance(self.experts, ContextExpert):
-            return ()
-        each = eqx.filter_vmap(lambda e: e.init_context(), axis_size=self.n_experts)(
-            self.experts
-        )
-        return _first(each) if self.experts.shares else each
+_Visit = Callable[[Level, Array | None, PyTree], tuple[Array, PyTree]]
 
 
 class ParallelExperts(eqx.Module):
     """The core network of an allocation, for one stream; `vmap` it over streams.
 
     Attributes:
-        first: the first level, where it differs from the others (trimmed networks).
+        first: the first level, where it differs from the others: in a trimmed network,
+            or where it alone reads the input.
         levels: the other levels, stacked on a leading axis.
         carry_scale: gain of the norm on the state that goes from the top to the first
             level, at the next step or tick; None where none goes, or without norm.
@@ -190,7 +93,8 @@ class ParallelExperts(eqx.Module):
             key: the same key gives the same network.
             canonical: the plain program that work is counted on, instead of the form
                 that is fastest on this backend. Parameters are the same.
-            lean: recompute all but the products in the backward pass.
+            lean: keep little for the backward pass: products alone in each step, and
+                over time no caches where the experts are `SequenceExpert`s.
 
         Raises:
             ConfigError: the expert cannot work on this grid or with these options.
@@ -203,20 +107,23 @@ class ParallelExperts(eqx.Module):
         keys = jax.random.split(key, allocation.depth)
         form = "patches" if patches else "conv"
 
-        def build(level_key: PRNGKeyArray, reads_state: bool) -> Level:
+        once = spec_of(allocation).input_once
+
+        def build(level_key: PRNGKeyArray, is_first: bool) -> Level:
             shape = LevelShape(
                 width=allocation.width,
                 grid=grid,
-                reads_state=reads_state,
+                reads_state=not (is_first and allocation.trimmed),
                 has_memory=not allocation.trimmed,
+                reads_input=is_first or not once,
                 form=form,
             )
             return _build_level(allocation, shape, not canonical, level_key)
 
-        n_first = 1 if allocation.trimmed else 0
-        self.first = build(keys[0], False) if n_first else None
+        n_first = 1 if allocation.trimmed or once else 0
+        self.first = build(keys[0], True) if n_first else None
         rest = keys[n_first:]
-        stack = eqx.filter_vmap(lambda k: build(k, True))
+        stack = eqx.filter_vmap(lambda k: build(k, False))
         self.levels = stack(rest) if len(rest) else None
         ones = jnp.ones(allocation.width) if allocation.norm == "rms" else None
         returns = allocation.recurrent or allocation.ticks > 1
@@ -260,10 +167,7 @@ class ParallelExperts(eqx.Module):
         state = self._zero_state() if carry.state is None else carry.state
         kept = state, memories, carry.context
         state, memories, context = self._all_ticks(kept, z)
-        out = state.mean(axis=0)
-        if self.allocation.skip == "encoder":
-            out = out + z
-        out = _normed(out, self.head_scale)
+        out = self._for_head(state, z)
         if not recurrent:
             return Carry(None, (), context), out
         return Carry(state, memories, context), out
@@ -276,7 +180,9 @@ class ParallelExperts(eqx.Module):
     ) -> tuple[Carry, Float[Array, "t *grid d"]]:
         """Successive steps of one stream.
 
-        A network without recurrence or context is computed for all steps at once.
+        A network without recurrence is computed for all steps at once, if it has no
+        context or its experts are `SequenceExpert`s. Of a recurrent network of these
+        the gradient is computed without keeping a cache for every step.
 
         Args:
             carry: before the first step.
@@ -289,6 +195,8 @@ class ParallelExperts(eqx.Module):
         wide = self.widened()
         if not self.allocation.recurrent and not jax.tree.leaves(carry):
             return carry, jax.vmap(lambda x: wide.step(carry, x, False)[1])(z)
+        if self.lean and self.has_sequences:
+            return wide._unroll_sequences(carry, z, reset)
         return jax.lax.scan(lambda c, x: wide.step(c, x[0], x[1]), carry, (z, reset))
 
     def widened(self) -> "ParallelExperts":
@@ -299,7 +207,9 @@ class ParallelExperts(eqx.Module):
         if self.fresh is not None:
             return self
         fresh = self._init_memories(), self._init_context()
-        first = None if self.first is None else self.first.widened()
+        first = self.first
+        if first is not None and self.n_states == 1:
+            first = first.widened()
         levels = self.levels
         if levels is not None and self.n_states == 1:
             levels = eqx.filter_vmap(Level.widened)(levels)
@@ -310,54 +220,140 @@ class ParallelExperts(eqx.Module):
             is_leaf=lambda x: x is None,
         )
 
+    def ring_step(
+        self, state: Array, z: Array, rows: PyTree, slot: Array, position: Array
+    ) -> tuple[Array, PyTree, PyTree]:
+        """One step of a network of `SequenceExpert`s; see `Level.ring_step`.
+
+        Args:
+            state: the top state of the last step, (R, d).
+            z: the encoded input, (d,).
+            rows: of all levels, as rings.
+            slot: the place in the rings that this step replaces.
+            position: of the step in its stream.
+
+        Returns:
+            The top state, the rings, and the rows put into them.
+        """
+
+        def visit(level: Level, state: Array | None, rows: PyTree) -> Any:
+            update, *kept = level.ring_step(state, z, rows, slot, position)
+            return update, tuple(kept)
+
+        state = normed(state, self.carry_scale)
+        state, kept = self._through(state, rows, visit)
+        pairs = [k or ((), ()) for k in kept]
+        return state, tuple(k[0] for k in pairs), tuple(k[1] for k in pairs)
+
+    def at_once(
+        self, state: Array, z: Array, past: PyTree, position: Array
+    ) -> tuple[Array, PyTree]:
+        """T steps of a network of `SequenceExpert`s; see `Level.at_once`.
+
+        Args:
+            state: the top state of the step before each, (R, T, d).
+            z: encoded inputs, (T, d).
+            past: rows of all levels before the first step, oldest first.
+            position: of each step in its stream.
+
+        Returns:
+            The top states, (R, T, d), and the rows that the steps add.
+        """
+
+        def visit(level: Level, state: Array | None, past: PyTree) -> Any:
+            return level.at_once(state, z, past, position)
+
+        return self._through(normed(state, self.carry_scale), past, visit)
+
+    @property
+    def has_sequences(self) -> bool:
+        """Whether the experts are `SequenceExpert`s."""
+        level = self.first if self.levels is None else self.levels
+        return level is not None and isinstance(level.experts, SequenceExpert)
+
+    def _unroll_sequences(
+        self, carry: Carry, z: Array, reset: Array
+    ) -> tuple[Carry, Array]:
+        rings = jax.tree.leaves(carry.context, is_leaf=_is_rolling)
+        start = rings[0].position.reshape(-1)[0]  # the same at every level
+        steps = Steps.of(z, reset, start)
+        past = jax.tree.map(
+            lambda ring: in_order(ring.rows, start), carry.context, is_leaf=_is_rolling
+        )
+        if carry.state is None:
+            states, rows = unroll_stateless(self, self._zero_state(), past, steps)
+            state = None
+        else:
+            states, rows = unroll_recurrent(self, carry.state, past, steps)
+            state = states[:, -1]
+        end = steps.position[-1] + 1
+        context = jax.tree.map(
+            lambda ring, rows: Rolling(
+                as_ring(rows, end), jnp.full_like(ring.position, end)
+            ),
+            carry.context,
+            rows,
+            is_leaf=_is_rolling,
+        )
+        return Carry(state, carry.memories, context), self._for_head(states, z)
+
+    def _for_head(self, state: Array, z: Array) -> Array:
+        out = state.mean(axis=0)
+        if self.allocation.skip == "encoder":
+            out = out + z
+        return normed(out, self.head_scale)
+
     def _all_ticks(self, kept: _Kept, z: Array) -> _Kept:
+        def visit(level: Level, state: Array | None, kept: PyTree) -> Any:
+            update, *kept = level(state, z, *kept)
+            return update, tuple(kept)
+
         def tick(kept: _Kept, _: None) -> tuple[_Kept, None]:
             state, memories, context = kept
-            state = _normed(state, self.carry_scale)
-            return self._through(state, z, memories, context), None
+            state = normed(state, self.carry_scale)
+            by_level = tuple(zip(memories, context, strict=True))
+            state, by_level = self._through(state, by_level, visit)
+            memories, context = zip(*by_level, strict=True)
+            return (state, memories, context), None
 
         if self.allocation.ticks == 1:
             return tick(kept, None)[0]
         return jax.lax.scan(tick, kept, None, length=self.allocation.ticks)[0]
 
     def _through(
-        self, state: Array, z: Array, memories: PyTree, context: PyTree
-    ) -> _Kept:
-        first_memories, rest_memories = memories
-        first_context, rest_context = context
+        self, state: Array, kept: PyTree, visit: _Visit
+    ) -> tuple[Array, PyTree]:
+        """All levels one after the other; `kept` and its successor are by level."""
+        first_kept, rest_kept = kept
         if self.first is not None:
-            update, *kept = self.first(None, z, first_memories, first_context)
-            first_memories, first_context = _cast(tuple(kept), self.dtype)
-            state = jnp.broadcast_to(update, state.shape).astype(state.dtype)
+            read = None if self.allocation.trimmed else state
+            update, first_kept = visit(self.first, read, first_kept)
+            first_kept = cast(first_kept, self.dtype)
+            state = self._moved(state, update) if read is not None else update
+            state = state.astype(self.dtype)
         if self.levels is not None:
-            state, (rest_memories, rest_context) = self._scan_levels(
-                state, z, (rest_memories, rest_context)
-            )
-        return (
-            state,
-            (first_memories, rest_memories),
-            (first_context, rest_context),
-        )
+            state, rest_kept = self._scan_levels(state, rest_kept, visit)
+        return state, (first_kept, rest_kept)
 
     def _scan_levels(
-        self, state: Array, z: Array, kept: PyTree
+        self, state: Array, kept: PyTree, visit: _Visit
     ) -> tuple[Array, PyTree]:
         arrays, static = eqx.partition(self.levels, eqx.is_array)
 
         def body(state: Array, level_and_kept: PyTree) -> tuple[Array, PyTree]:
-            arrays, (memories, context) = level_and_kept
-            level = eqx.combine(arrays, static)
-            update, *kept = level(state, z, memories, context)
-            if self.allocation.update == "residual":
-                update = state + update
+            arrays, kept = level_and_kept
+            update, kept = visit(eqx.combine(arrays, static), state, kept)
             # Experts may compute parts in another precision; what is kept has one.
-            kept = _cast(tuple(kept), self.dtype)
-            return update.astype(state.dtype), kept
+            kept = cast(kept, self.dtype)
+            return self._moved(state, update).astype(state.dtype), kept
 
         if self.lean:
             keep = jax.checkpoint_policies.save_only_these_names(SAVED)
             body = jax.checkpoint(body, policy=keep, prevent_cse=False)
         return jax.lax.scan(body, state, (arrays, kept))
+
+    def _moved(self, state: Array, update: Array) -> Array:
+        return state + update if self.allocation.update == "residual" else update
 
     def _zero_state(self) -> Array:
         shape = (self.n_states, *self.grid, self.allocation.width)
@@ -376,7 +372,7 @@ class ParallelExperts(eqx.Module):
     def _per_level(self, make: Any) -> PyTree:
         first = () if self.first is None else make(self.first)
         rest = () if self.levels is None else eqx.filter_vmap(make)(self.levels)
-        return _cast((first, rest), self.dtype)
+        return cast((first, rest), self.dtype)
 
 
 def check_grid(allocation: Allocation, grid: tuple[int, ...]) -> None:
@@ -404,12 +400,12 @@ def _build_level(
     spec = spec_of(allocation)
     keys = jax.random.split(key_experts, allocation.n_experts)
     experts = eqx.filter_vmap(lambda k: spec.build(shape, key=k))(keys)
-    if not isinstance(experts, Expert | ContextExpert):
+    if not isinstance(experts, Expert | ContextExpert | SequenceExpert):
         raise ConfigError(
             f"expert {allocation.expert!r} builds a {type(experts).__name__}, which "
-            "is neither an Expert nor a ContextExpert"
+            "is neither an Expert nor a ContextExpert nor a SequenceExpert"
         )
-    if allocation.ticks > 1 and isinstance(experts, ContextExpert):
+    if allocation.ticks > 1 and isinstance(experts, ContextExpert | SequenceExpert):
         raise ConfigError(
             f"expert {allocation.expert!r} keeps a context that is written once a "
             f"step, but ticks={allocation.ticks}: set ticks=1"
@@ -424,13 +420,8 @@ def _build_level(
         read_scale=jnp.ones(allocation.width) if normed else None,
         n_experts=allocation.n_experts,
         n_members=allocation.n_members,
-        fused=fast and isinstance(experts, FusedExpert),
+        fused=fast and isinstance(experts, FusedExpert | SequenceExpert),
     )
-
-
-def _normed(state: Array, scale: Array | None) -> Array:
-    """The state over its rms, times a gain; as it is where there is no gain."""
-    return state if scale is None else rms_norm(state) * scale
 
 
 def _reset(carry: Carry, initial: Carry, reset: Bool[Array, ""] | bool) -> Carry:
@@ -439,80 +430,12 @@ def _reset(carry: Carry, initial: Carry, reset: Bool[Array, ""] | bool) -> Carry
     return jax.tree.map(lambda i, c: jnp.where(reset, i, c), initial, carry)
 
 
-def _cast(tree: PyTree, dtype: Any) -> PyTree:
+def cast(tree: PyTree, dtype: Any) -> PyTree:
     """A tree with its floating-point arrays in one precision."""
     return jax.tree.map(
         lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x, tree
     )
 
 
-def _first(tree: Any) -> Any:
-    return jax.tree.map(lambda x: x[0], tree)
-
-
-class TiedHead(eqx.Module):
-    """A head that reads with parameters of the encoder."""
-
-    @abc.abstractmethod
-    def tied(self, encoder: Any) -> Callable[[Array], PyTree]:
-        """What to call on features: a module that holds what it takes from both."""
-
-
-def readout(encoder: Any, head: Any) -> Any:
-    """A head as it is called on features."""
-    return head.tied(encoder) if isinstance(head, TiedHead) else head
-
-
-class Model(eqx.Module):
-    """A task's encoder, the core network and the task's head, for one stream."""
-
-    encoder: Any
-    core: ParallelExperts
-    head: Any
-
-    def init_carry(self) -> Carry:
-        """The carry at the start of a stream."""
-        return self.core.init_carry()
-
-    def astype(self, dtype: Any) -> "Model":
-        """The same model computing in another precision; its outputs stay float32.
-
-        It has the gradients, but not the parameters, of this.
-        """
-        return _cast(self, dtype)
-
-    def carried(self, carry: Carry) -> Carry:
-        """A carry in the precision that this model computes in."""
-        return _cast(carry, self.core.dtype)
-
-    def widened(self) -> "Model":
-        """The same model, its core ready for many steps."""
-        return Model(self.encoder, self.core.widened(), self.head)
-
-    def step(
-        self, carry: Carry, observation: PyTree, reset: Bool[Array, ""] | bool
-    ) -> tuple[Carry, PyTree]:
-        """One external step: an observation in, the head's outputs out."""
-        z = self.encode(observation)
-        carry, features = self.core.step(carry, z, reset)
-        return carry, self._read(features)
-
-    def unroll(
-        self, carry: Carry, observations: PyTree, reset: Bool[Array, " t"]
-    ) -> tuple[Carry, PyTree]:
-        """Successive steps; encoder and head run outside the scan over time."""
-        z = jax.vmap(self.encode)(observations)
-        carry, features = self.core.unroll(carry, z, reset)
-        return carry, jax.vmap(self._read)(features)
-
-    @property
-    def readout(self) -> Any:
-        """The head as it is called on features, with what the encoder lends it."""
-        return readout(self.encoder, self.head)
-
-    def encode(self, observation: PyTree) -> Array:
-        """The core's input z, in the precision that it computes in."""
-        return self.encoder(observation).astype(self.core.dtype)
-
-    def _read(self, features: Array) -> PyTree:
-        return _cast(self.readout(features), jnp.float32)
+def _is_rolling(x: Any) -> bool:
+    return isinstance(x, Rolling)

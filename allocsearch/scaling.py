@@ -32,7 +32,8 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from allocsearch import muon
 from allocsearch.config import TrainingConfig
-from allocsearch.network import Level, Model
+from allocsearch.level import Level
+from allocsearch.model import Model
 
 BASE_WIDTH = 64
 MUON_RMS = 0.2

@@ -9,7 +9,8 @@ import pytest
 from allocsearch import muon
 from allocsearch.allocation import Allocation
 from allocsearch.config import TrainingConfig
-from allocsearch.network import Model, ParallelExperts
+from allocsearch.model import Model
+from allocsearch.network import ParallelExperts
 from allocsearch.scaling import Optimizer
 from allocsearch.tasks.fineweb.modules import Embedding, Head
 

@@ -10,7 +10,8 @@ import pytest
 from allocsearch import scaling
 from allocsearch.allocation import Allocation
 from allocsearch.config import TrainingConfig
-from allocsearch.network import Model, ParallelExperts
+from allocsearch.model import Model
+from allocsearch.network import ParallelExperts
 
 
 class Linear(eqx.Module):

@@ -9,6 +9,7 @@ from allocsearch.experts.protocol import (
     Read,
     spec_of,
 )
+from allocsearch.experts.sequence import SequenceExpert
 
 __all__ = [
     "ContextExpert",
@@ -17,5 +18,6 @@ __all__ = [
     "FusedExpert",
     "LevelShape",
     "Read",
+    "SequenceExpert",
     "spec_of",
 ]

@@ -29,6 +29,8 @@ class LevelShape:
             where the state is always zero.
         has_memory: False in a trimmed non-recurrent network, where every memory is
             always zero when it is read.
+        reads_input: False beyond the first level where the expert's
+            `ExpertSpec.input_once` is true.
         form: "conv" is the plain program that work is counted on; "patches" computes
             the same convolutions as matrix products, which XLA runs faster on CPUs.
     """
@@ -37,6 +39,7 @@ class LevelShape:
     grid: tuple[int, ...] = ()
     reads_state: bool = True
     has_memory: bool = True
+    reads_input: bool = True
     form: str = "conv"
 
     @property
@@ -69,7 +72,8 @@ class Expert(eqx.Module):
     """A module that proposes an update to the state.
 
     Implementations that can compute a whole level at once, when all its experts read
-    the same state, are `FusedExpert`; those that keep a cache are `ContextExpert`.
+    the same state, are `FusedExpert`; those that keep a cache are `ContextExpert`, or
+    `SequenceExpert` where the cache is the last rows of the stream.
     """
 
     @abc.abstractmethod
@@ -161,6 +165,11 @@ class ExpertSpec(abc.ABC):
     bounded_update: ClassVar[bool] = False
     """Whether proposals are bounded whatever is read; the option norm=none asks it."""
 
+    @property
+    def input_once(self) -> bool:
+        """Whether the encoded input is read by the first level alone."""
+        return False
+
     @abc.abstractmethod
     def flops(self, level: LevelShape) -> int:
         """FLOPs of the contractions of one expert at one level of one step.
@@ -169,8 +178,11 @@ class ExpertSpec(abc.ABC):
         """
 
     @abc.abstractmethod
-    def build(self, level: LevelShape, *, key: PRNGKeyArray) -> Expert | ContextExpert:
-        """A freshly initialised expert; the same key gives the same module."""
+    def build(self, level: LevelShape, *, key: PRNGKeyArray) -> eqx.Module:
+        """A freshly initialised expert; the same key gives the same module.
+
+        It is an `Expert`, a `ContextExpert` or a `SequenceExpert`.
+        """
 
     def check(self, allocation: Allocation) -> None:  # noqa: B027  (optional)
         """Refuse an allocation that this kind of expert cannot realise.

@@ -1,24 +1,30 @@
 """A pre-norm transformer block over a sliding window of the stream."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from allocsearch.allocation import Allocation
 from allocsearch.errors import ConfigError
+from allocsearch.experts.attention import (
+    attention,
+    heads_first,
+    heads_merged,
+    rotate,
+)
 from allocsearch.experts.layers import init_weight, project, rms_norm
 from allocsearch.experts.protocol import (
-    ContextExpert,
     ExpertSpec,
     LevelShape,
     Read,
+    check_one_of,
     check_positive,
 )
+from allocsearch.experts.sequence import SequenceExpert
 
 
 @dataclass(frozen=True)
@@ -26,29 +32,34 @@ class Transformer(ExpertSpec):
     """x = Norm(s) + z;  a = Attention(Norm(x));  u = a + MLP(Norm(x + a)).
 
     Keys and values of the last `window` steps are the context. Recurrent, the carried
-    state feeds back into them; non-recurrent, this is a sliding-window decoder.
+    state feeds back into them; non-recurrent, this is a sliding-window decoder, which
+    is computed for many steps at once.
 
     Attributes:
         window: steps that attention looks back on, this one included.
         ratio: hidden units of the MLP per channel of width.
         head_width: least channels per attention head, where the width allows it.
-        kv_cache: "shared" aggregates the proposals of a level's experts into one
-            cache; "per_expert" keeps one for each.
+        kv_cache: "shared" adds the keys and values that a level's experts propose,
+            over √E, into one cache; "per_expert" keeps one for each.
+        reinject_embedding: whether every level reads z; otherwise the first alone.
     """
 
     window: int = 64
     ratio: int = 4
     head_width: int = 64
     kv_cache: str = "shared"
+    reinject_embedding: bool = True
 
     grid_ndims: ClassVar = (0,)
 
     def __post_init__(self) -> None:
         check_positive(window=self.window, ratio=self.ratio, head_width=self.head_width)
-        if self.kv_cache not in ("shared", "per_expert"):
-            raise ConfigError(
-                f"option 'kv_cache' is {self.kv_cache!r}: use shared or per_expert"
-            )
+        check_one_of(("shared", "per_expert"), kv_cache=self.kv_cache)
+
+    @property
+    def input_once(self) -> bool:
+        """See `ExpertSpec.input_once`."""
+        return not self.reinject_embedding
 
     def check(self, allocation: Allocation) -> None:
         """Refuse odd widths, ticks, and a radius that a shared cache talks around."""
@@ -95,96 +106,97 @@ class Transformer(ExpertSpec):
             n_heads=self.n_heads(d),
             window=self.window,
             shares=self.kv_cache == "shared",
+            reads_input=level.reads_input,
         )
 
 
-class Cache(NamedTuple):
-    """A ring of the last keys and values, and how many were ever written."""
+class Pending(NamedTuple):
+    """What a step keeps until the keys and values of its level are known."""
 
-    keys: Float[Array, "window d"]
-    values: Float[Array, "window d"]
-    n_written: Int[Array, ""]
+    x: Float[Array, "t d"]
+    queries: Float[Array, "t d"]
 
 
-class TransformerBlock(ContextExpert):
+class TransformerBlock(SequenceExpert):
     """The module of `Transformer`."""
 
-    weight_query: Float[Array, "... d d"]
-    weight_key_value: Float[Array, "... d two_d"]
+    weight_query: Float[Array, "... d d"] | None
+    weight_key_value: Float[Array, "... d two_d"] | None
     weight_out: Float[Array, "... d d"]
     weight_mlp_in: Float[Array, "... d hidden"]
     weight_mlp_out: Float[Array, "... hidden d"]
     n_heads: int = eqx.field(static=True)
     window: int = eqx.field(static=True)
     shares: bool = eqx.field(static=True)
+    reads_input: bool = eqx.field(static=True)
 
-    def init_memory(self) -> tuple[()]:
-        """Nothing."""
-        return ()
+    def init_rows(self) -> tuple[Array, Array]:
+        """Zero keys and values, (heads, window, d / heads) each."""
+        width = self.weight_out.shape[-1] // self.n_heads
+        empty = jnp.zeros((self.n_heads, self.window, width))
+        return empty, empty
 
-    def init_context(self) -> Cache:
-        """An empty ring."""
-        d = self.weight_query.shape[-1]
-        empty = jnp.zeros((self.window, d))
-        return Cache(empty, empty, jnp.zeros((), jnp.int32))
+    def offer(self, read: Read) -> tuple[Pending, tuple[Array, Array]]:
+        """Queries, and keys and values; see `SequenceExpert.offer`."""
+        x = self._input(read)
+        normed = rms_norm(x)
+        queries = project(normed, self.weight_query)
+        return Pending(x, queries), self._rows(project(normed, self.weight_key_value))
 
-    def propose(self, read: Read, memory: tuple[()]) -> tuple[Array, Array]:
-        """A key and a value, (d,) each, the key not yet rotated."""
-        del memory
-        both = project(rms_norm(_input(read)), self.weight_key_value)
-        key, value = jnp.split(both, 2)
-        return key, value
+    def place(
+        self, rows: tuple[Array, Array], position: Int[Array, " t"]
+    ) -> tuple[Array, Array]:
+        """Keys are rotated to their position."""
+        return rotate(rows[0], position), rows[1]
 
-    def write(self, context: Cache, proposal: tuple[Array, Array]) -> Cache:
-        """The ring with the oldest entry replaced; keys are rotated to their step."""
-        slot = context.n_written % self.window
-        key = rotate(proposal[0], context.n_written, self.n_heads)
-        key = key.astype(context.keys.dtype)
-        return Cache(
-            context.keys.at[slot].set(key),
-            context.values.at[slot].set(proposal[1]),
-            context.n_written + 1,
-        )
+    def attend(
+        self,
+        pending: Pending,
+        rows: tuple[Array, Array],
+        position: Int[Array, " t"],
+        visible: Bool[Array, "t n"],
+    ) -> Float[Array, "t d"]:
+        """Attention and MLP; see `SequenceExpert.attend`."""
+        queries = rotate(heads_first(pending.queries, self.n_heads), position)
+        attended = heads_merged(attention(queries, *rows, visible))
+        attended = project(attended, self.weight_out)
+        hidden = project(rms_norm(pending.x + attended), self.weight_mlp_in)
+        return attended + project(jax.nn.gelu(hidden), self.weight_mlp_out)
 
-    def __call__(
-        self, read: Read, memory: tuple[()], context: Cache
-    ) -> tuple[Array, tuple[()]]:
-        """See `ContextExpert.__call__`."""
-        x = _input(read)
-        attended = project(self._attend(rms_norm(x), context), self.weight_out)
-        hidden = project(rms_norm(x + attended), self.weight_mlp_in)
-        return attended + project(jax.nn.gelu(hidden), self.weight_mlp_out), memory
+    def widened(self) -> tuple["TransformerBlock", Float[Array, "d wide"]]:
+        """Weights of all queries, keys and values side by side.
 
-    def _attend(self, x: Float[Array, " d"], context: Cache) -> Float[Array, " d"]:
-        query = rotate(
-            project(x, self.weight_query), context.n_written - 1, self.n_heads
-        )
-        heads = query.reshape(self.n_heads, -1)
-        keys = context.keys.reshape(self.window, self.n_heads, -1)
-        values = context.values.reshape(self.window, self.n_heads, -1)
-        scores = jnp.einsum("hc,whc->hw", heads, keys) * heads.shape[-1] ** -0.5
-        filled = jnp.arange(self.window) < context.n_written
-        weights = jax.nn.softmax(jnp.where(filled, scores, -jnp.inf), axis=-1)
-        return jnp.einsum("hw,whc->hc", weights, values).reshape(-1)
+        All experts read the same, so the sum of their keys and values is one product
+        with the sum of their weights.
+        """
+        queries, key_value = self.weight_query, self.weight_key_value
+        if self.shares:
+            key_value = key_value.sum(axis=0, keepdims=True) * len(queries) ** -0.5
+        d = queries.shape[1]
+        wide = [jnp.moveaxis(w, 0, 1).reshape(d, -1) for w in (queries, key_value)]
+        rest = replace(self, weight_query=None, weight_key_value=None)
+        return rest, jnp.concatenate(wide, axis=1)
 
+    def fused_offer(
+        self, wide: Float[Array, "d wide"], read: Read
+    ) -> tuple[Pending, tuple[Array, Array]]:
+        """See `SequenceExpert.fused_offer`."""
+        x = self._input(read)
+        n_experts, d, _ = self.weight_out.shape
+        both = project(rms_norm(x), wide)
+        queries, key_value = jnp.split(both, [n_experts * d], axis=-1)
+        queries = jnp.moveaxis(queries.reshape(-1, n_experts, d), 1, 0)
+        if not self.shares:
+            key_value = key_value.reshape(-1, n_experts, 2 * d)
+            key_value = jnp.moveaxis(key_value, 1, 0)
+        x = jnp.broadcast_to(x, queries.shape)
+        return Pending(x, queries), self._rows(key_value)
 
-def _input(read: Read) -> Float[Array, " d"]:
-    return read.input if read.state is None else read.state + read.input
+    def _input(self, read: Read) -> Float[Array, "t d"]:
+        if read.state is None:
+            return read.input
+        return read.state + read.input if self.reads_input else read.state
 
-
-def rotate(
-    x: Float[Array, " d"], position: Int[Array, ""], n_heads: int
-) -> Float[Array, " d"]:
-    """Rotary positions (Su et al., 2021), exact at any distance from the start.
-
-    Angles are whole numbers of 2⁻³² turns, multiplied by the position in wrapping
-    integers, so they lose no precision on streams of billions of steps.
-    """
-    pairs = x.shape[0] // n_heads // 2
-    radians = 10_000.0 ** -(np.arange(pairs) / pairs)
-    turns = jnp.asarray(np.round(radians / (2 * np.pi) * 2**32).astype(np.uint32))
-    phase = (position.astype(jnp.uint32) * turns).astype(jnp.float32)
-    angle = phase * np.float32(2 * np.pi / 2**32)
-    a, b = jnp.split(x.reshape(n_heads, 2 * pairs), 2, axis=-1)
-    cos, sin = jnp.cos(angle)[None], jnp.sin(angle)[None]
-    return jnp.concatenate([a * cos - b * sin, a * sin + b * cos], -1).reshape(-1)
+    def _rows(self, key_value: Float[Array, "*e t two_d"]) -> tuple[Array, Array]:
+        keys, values = jnp.split(key_value, 2, axis=-1)
+        return heads_first(keys, self.n_heads), heads_first(values, self.n_heads)

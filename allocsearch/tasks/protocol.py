@@ -16,7 +16,8 @@ from rich.text import Text
 from allocsearch.allocation import Allocation, Scalar
 from allocsearch.config import ExpertConfig, Section, TrainingConfig
 from allocsearch.errors import ConfigError
-from allocsearch.network import Model, ParallelExperts
+from allocsearch.model import Model
+from allocsearch.network import ParallelExperts
 from allocsearch.results import Objective
 
 

@@ -21,7 +21,7 @@ from allocsearch.config import (
     parse,
 )
 from allocsearch.errors import BudgetError, UnknownNameError, unknown_name
-from allocsearch.network import readout
+from allocsearch.model import readout
 from allocsearch.registry import load, names
 from allocsearch.space import core_flops, feasible_space, work_of
 from allocsearch.tasks.protocol import NamedBudget, Recipe, Task

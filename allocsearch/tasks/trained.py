@@ -11,7 +11,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from allocsearch.allocation import Allocation
 from allocsearch.config import TrainingConfig
-from allocsearch.network import Model
+from allocsearch.model import Model
 from allocsearch.scaling import Optimizer, OptimizerState
 from allocsearch.tasks.protocol import Scores, Task, build_model, n_chunks
 

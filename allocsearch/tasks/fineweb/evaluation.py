@@ -14,7 +14,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from allocsearch.network import Model
+from allocsearch.model import Model
 from allocsearch.tasks.fineweb.cross_entropy import token_losses
 from allocsearch.tasks.fineweb.training import features_of, fresh_carries
 

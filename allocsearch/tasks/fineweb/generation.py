@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from allocsearch.network import Model
+from allocsearch.model import Model
 from allocsearch.tasks.protocol import Prompt
 
 

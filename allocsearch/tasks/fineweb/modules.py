@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from allocsearch.experts.layers import init_weight
-from allocsearch.network import TiedHead
+from allocsearch.model import TiedHead
 
 FIRST_LOGITS = 0.1
 """Scale of logits at initialisation: nearly uniform, whatever the width."""

@@ -16,7 +16,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from allocsearch.allocation import Allocation, Scalar
 from allocsearch.config import ExpertConfig, Section, TrainingConfig
 from allocsearch.errors import ConfigError, DataError, unknown_name
-from allocsearch.network import Model
+from allocsearch.model import Model
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer
 from allocsearch.tasks.fineweb.budgets import BUDGETS

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree, UInt32
 
-from allocsearch.network import Model
+from allocsearch.model import Model
 from allocsearch.scaling import Optimizer
 from allocsearch.tasks.fineweb.cross_entropy import mean_loss
 from allocsearch.tasks.trained import Run, mean_gradient

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from allocsearch.network import Model
+from allocsearch.model import Model
 from allocsearch.tasks.sokoban.config import EvaluationConfig
 from allocsearch.tasks.sokoban.environment import Environment, EnvState, Levels
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from allocsearch.network import Model
+from allocsearch.model import Model
 from allocsearch.tasks.sokoban.environment import (
     Environment,
     EnvState,

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
-from allocsearch.network import Carry, Model
+from allocsearch.model import Model
+from allocsearch.network import Carry
 from allocsearch.tasks.sokoban.environment import (
     Environment,
     EnvState,

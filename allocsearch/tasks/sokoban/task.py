@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from allocsearch.config import ExpertConfig, Section
 from allocsearch.errors import ConfigError, DataError
-from allocsearch.network import Model
+from allocsearch.model import Model
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer, OptimizerState
 from allocsearch.tasks.protocol import (

@@ -14,7 +14,7 @@ from pydantic import Field
 from allocsearch.allocation import Allocation
 from allocsearch.config import Count, ExpertConfig, Section
 from allocsearch.errors import unknown_name
-from allocsearch.network import Model
+from allocsearch.model import Model
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer
 from allocsearch.tasks.protocol import NamedBudget

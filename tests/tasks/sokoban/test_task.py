@@ -12,7 +12,7 @@ from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
 from allocsearch.config import TrainingConfig, parse
 from allocsearch.errors import ConfigError, DataError
-from allocsearch.network import Model
+from allocsearch.model import Model
 from allocsearch.scaling import Optimizer
 from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.sokoban import Sokoban

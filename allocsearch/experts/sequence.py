@@ -1,0 +1,230 @@
+"""Experts that look back on a rolling window of rows, such as keys and values.
+
+The network decides how the window is kept: as a ring from step to step, or in the order
+of time when it computes many steps at once. An expert only says what it adds to the
+window and what it does with the rows it may see, so one implementation serves both.
+"""
+
+import abc
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PyTree
+
+from allocsearch.experts.protocol import Read
+
+
+class SequenceExpert(eqx.Module):
+    """An expert whose only memory is the last `window` rows of its level.
+
+    Without recurrence, such a level is computed for many steps at once; with it, the
+    gradient over time need not keep the window of every step. Rows are kept in both
+    arms and forgotten at the start of a stream. Where `shares` is true, the rows that
+    the E experts of a level offer are added, over √E, into one window for all of them.
+
+    Steps are on an axis of their own: T first in reads, positions and proposals, and
+    the last but one in every array of rows.
+    """
+
+    shares: eqx.AbstractVar[bool]
+    window: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def init_rows(self) -> Any:
+        """The window's rows before anything was offered: zeros, (…, window, c) each."""
+
+    @abc.abstractmethod
+    def offer(self, read: Read) -> tuple[Any, Any]:
+        """What one expert does before the rows of its level are known.
+
+        Args:
+            read: state and input of T steps, (T, d) each.
+
+        Returns:
+            What `attend` needs of it, arrays with T first; and the rows that it adds,
+            (…, T, c) each, one for every step.
+        """
+
+    @abc.abstractmethod
+    def place(self, rows: Any, position: Int[Array, " t"]) -> Any:
+        """Rows marked with their position in the stream; reads no parameters.
+
+        `rows` may have a leading axis E, or be the sum over experts, so this must be
+        linear in them.
+        """
+
+    @abc.abstractmethod
+    def attend(
+        self,
+        pending: Any,
+        rows: Any,
+        position: Int[Array, " t"],
+        visible: Bool[Array, "t n"],
+    ) -> Array:
+        """What one expert proposes, once the rows are known.
+
+        Args:
+            pending: from `offer`.
+            rows: (…, n, c) each, in any order, those of these steps among them.
+            position: of each step in its stream, from 0.
+            visible: the rows that each step may use; no other may matter.
+
+        Returns:
+            The proposals u, (T, d).
+        """
+
+    @abc.abstractmethod
+    def widened(self) -> tuple["SequenceExpert", Any]:
+        """What `fused_offer` needs of the parameters of a level, laid side by side.
+
+        `self` has a leading axis E on every array. This is done once for many steps.
+
+        Returns:
+            The experts, which may now lack what only `offer` needs; and arrays for
+            `fused_offer`.
+        """
+
+    @abc.abstractmethod
+    def fused_offer(self, wide: Any, read: Read) -> tuple[Any, Any]:
+        """`offer` for all experts of a level that read the same state.
+
+        Args:
+            wide: from `widened`.
+            read: one for all experts.
+
+        Returns:
+            What `attend` needs, with a leading axis E; and the rows, with a leading
+            axis E or, where the experts share a window, already added and over √E.
+        """
+
+
+class Rolling(NamedTuple):
+    """The last rows of a stream, as a ring.
+
+    Attributes:
+        rows: (…, window, c) each.
+        position: how many rows the stream has seen; the next one goes to the place of
+            this number modulo the window.
+    """
+
+    rows: PyTree
+    position: Int[Array, ""]
+
+
+def window_of(rows: PyTree) -> int:
+    """How many rows there are."""
+    return jax.tree.leaves(rows)[0].shape[-2]
+
+
+def put(rows: PyTree, new: PyTree, index: Array | int) -> PyTree:
+    """The rows with one replaced, or several that follow each other."""
+    return jax.tree.map(
+        lambda r, n: jax.lax.dynamic_update_slice_in_dim(
+            r, n.astype(r.dtype), index, r.ndim - 2
+        ),
+        rows,
+        new,
+    )
+
+
+def take(rows: PyTree, start: Array | int, length: int) -> PyTree:
+    """Rows that follow each other."""
+    return jax.tree.map(
+        lambda r: jax.lax.dynamic_slice_in_dim(r, start, length, r.ndim - 2), rows
+    )
+
+
+def turn(rows: PyTree, by: Array | int) -> PyTree:
+    """The rows of a ring, each moved up by as many places."""
+    return jax.tree.map(lambda r: jnp.roll(r, by, axis=-2), rows)
+
+
+def visible_in_ring(
+    window: int, slot: Array | int, position: Int[Array, ""]
+) -> Bool[Array, " w"]:
+    """Which rows of a ring a step may use, the one it has just written included.
+
+    Args:
+        window: places in the ring.
+        slot: where the step wrote.
+        position: of the step in its stream, from 0.
+    """
+    age = (slot - jnp.arange(window)) % window
+    return age <= position
+
+
+def in_order(ring: PyTree, position: Int[Array, ""]) -> PyTree:
+    """The rows of a ring, oldest first; `position` is that of `Rolling`."""
+    return turn(ring, -(position % window_of(ring)))
+
+
+def as_ring(rows: PyTree, position: Int[Array, ""]) -> PyTree:
+    """The inverse of `in_order`."""
+    return turn(rows, position % window_of(rows))
+
+
+def followed_by(past: PyTree, new: PyTree) -> PyTree:
+    """Rows in the order of time and those that come after them."""
+    return jax.tree.map(
+        lambda p, n: jnp.concatenate([p, n.astype(p.dtype)], axis=-2), past, new
+    )
+
+
+def attend_in_blocks(
+    attend: Any, pending: PyTree, rows: PyTree, position: Int[Array, " t"]
+) -> Array:
+    """Attention of T steps to the rows in order, at a cost of O(T·window).
+
+    Steps are cut into blocks, each of which sees its own rows and those of the window
+    before it; what lies beyond a step's own window or stream is masked.
+
+    Args:
+        attend: `SequenceExpert.attend` of one expert.
+        pending: of T steps.
+        rows: window + T rows in the order of time, those of the T steps last.
+        position: of each step in its stream.
+
+    Returns:
+        The proposals, (T, d).
+    """
+    n_steps = position.shape[0]
+    window = window_of(rows) - n_steps
+    block, n_before = _block(window, n_steps)
+    n_blocks = -(-n_steps // block)
+    padding = n_blocks * block - n_steps
+
+    def per_block(x: Array) -> Array:
+        x = jnp.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1))
+        return x.reshape(n_blocks, block, *x.shape[1:])
+
+    def neighbours(r: Array) -> Array:
+        *lead, _, c = r.shape
+        r = jnp.pad(r, [(0, 0)] * len(lead) + [(0, padding), (0, 0)])
+        r = r.reshape(*lead, -1, block, c) if n_blocks > 1 else r[..., None, :, :]
+        if n_blocks > 1:
+            parts = [r[..., i : i + n_blocks, :, :] for i in range(n_before + 1)]
+            r = jnp.concatenate(parts, axis=-2)
+        return jnp.moveaxis(r, -3, 0)
+
+    # Row j of a block is `window` steps before the block's step j.
+    age = window + jnp.arange(block)[:, None] - jnp.arange(window + block)[None]
+    in_window = (age >= 0) & (age < window)
+
+    def one(pending: PyTree, rows: PyTree, position: Int[Array, " b"]) -> Array:
+        return attend(pending, rows, position, in_window & (age <= position[:, None]))
+
+    parts = jax.tree.map(per_block, pending), jax.tree.map(neighbours, rows)
+    u = jax.vmap(one)(*parts, per_block(position))
+    return u.reshape(n_blocks * block, *u.shape[2:])[:n_steps]
+
+
+def _block(window: int, n_steps: int) -> tuple[int, int]:
+    """How many steps a block has, and how many blocks a window."""
+    if n_steps <= window // 4:
+        return n_steps, 1
+    for parts in (4, 2):
+        if window % parts == 0 and window // parts >= 16:
+            return window // parts, parts
+    return (window, 1) if n_steps > window else (n_steps, 1)

@@ -1,0 +1,226 @@
+"""One level of the network: E experts side by side, and what merges their proposals."""
+
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
+
+from allocsearch.experts.layers import rms_norm
+from allocsearch.experts.protocol import ContextExpert, Read
+from allocsearch.experts.sequence import (
+    Rolling,
+    SequenceExpert,
+    attend_in_blocks,
+    followed_by,
+    put,
+    visible_in_ring,
+    window_of,
+)
+
+
+class Level(eqx.Module):
+    """E experts side by side and the aggregation that merges them."""
+
+    experts: Any  # one module of a kind of expert, its arrays with a leading axis E
+    aggregation: Any
+    read_scale: Float[Array, "... d"] | None
+    n_experts: int = eqx.field(static=True)
+    n_members: int = eqx.field(static=True)
+    fused: bool = eqx.field(static=True)
+    is_wide: bool = eqx.field(static=True, default=False)
+    wide: Any = None  # parameters of `SequenceExpert`s laid side by side
+
+    def __call__(
+        self, state: Array | None, z: Array, memories: PyTree, context: PyTree
+    ) -> tuple[Array, PyTree, PyTree]:
+        """One level of one step.
+
+        Args:
+            state: (R, *grid, d), or None where it is always zero.
+            z: the encoded input, (*grid, d).
+            memories: of this level, leading axis E.
+            context: of this level.
+
+        Returns:
+            The aggregated update, (R, *grid, d), memories and context.
+        """
+        if isinstance(self.experts, SequenceExpert):
+            slot = context.position % window_of(context.rows)
+            update, rows, _ = self.ring_step(
+                state, z, context.rows, slot, context.position
+            )
+            return update, memories, Rolling(rows, context.position + 1)
+        read = self._read(state, z)
+        if isinstance(self.experts, ContextExpert):
+            u, memories, context = self._with_context(read, memories, context)
+        elif self.fused and self._is_shared(read):
+            experts = self.experts if self.is_wide else self.experts.widened()
+            u, memories = experts.fused(_first(read), memories)
+        else:
+            each = jax.vmap(lambda e, r, m: e(r, m), in_axes=(0, self._axis(read), 0))
+            u, memories = each(self.experts, self._spread(read), memories)
+        return self.aggregation(u, self.members), memories, context
+
+    def ring_step(
+        self,
+        state: Array | None,
+        z: Array,
+        rows: PyTree,
+        slot: Int[Array, ""],
+        position: Int[Array, ""],
+    ) -> tuple[Array, PyTree, PyTree]:
+        """One step of a level of `SequenceExpert`s.
+
+        Args:
+            state: (R, d), or None where it is always zero.
+            z: the encoded input, (d,).
+            rows: the last rows of this level, as a ring.
+            slot: the place in the ring of the oldest, which this step replaces.
+            position: of the step in its stream.
+
+        Returns:
+            The aggregated update, (R, d); the ring; and the row put into it.
+        """
+        read = self._read(None if state is None else state[:, None], z[None])
+        pending, new = self._offers(read, position[None])
+        rows = put(rows, new, slot)
+        visible = visible_in_ring(window_of(rows), slot, position)[None]
+
+        def one(expert: Any, pending: PyTree, rows: PyTree) -> Array:
+            return expert.attend(pending, rows, position[None], visible)[0]
+
+        u = jax.vmap(one, (0, 0, self._rows_axis))(self.experts, pending, rows)
+        return self.aggregation(u, self.members), rows, new
+
+    def at_once(
+        self, state: Array | None, z: Array, past: PyTree, position: Int[Array, " t"]
+    ) -> tuple[Array, PyTree]:
+        """T steps of a level of `SequenceExpert`s, their states known beforehand.
+
+        Args:
+            state: (R, T, d), or None where it is always zero.
+            z: encoded inputs, (T, d).
+            past: the window's rows before the first step, oldest first.
+            position: of each step in its stream.
+
+        Returns:
+            The aggregated updates, (R, T, d), and the rows that the steps add.
+        """
+        read = self._read(state, z)
+        pending, new = self._offers(read, position)
+        rows = followed_by(past, new)
+
+        def one(expert: Any, pending: PyTree, rows: PyTree) -> Array:
+            return attend_in_blocks(expert.attend, pending, rows, position)
+
+        u = jax.vmap(one, (0, 0, self._rows_axis))(self.experts, pending, rows)
+        merge = jax.vmap(lambda u: self.aggregation(u, self.members), 1, 1)
+        return merge(u), new
+
+    def widened(self) -> "Level":
+        """The same level, its experts laid side by side once for many steps.
+
+        For a level whose experts all read the same state.
+        """
+        if not self.fused or self.is_wide:
+            return self
+        experts, wide = self.experts.widened(), None
+        if isinstance(self.experts, SequenceExpert):
+            experts, wide = experts
+        return replace(self, experts=experts, wide=wide, is_wide=True)
+
+    @property
+    def members(self) -> np.ndarray:
+        """Indices (R, n) of the experts that each state hears, itself first."""
+        if self.n_members == self.n_experts:
+            return np.arange(self.n_experts)[None]
+        back = np.arange(self.n_members)[None]
+        return (np.arange(self.n_experts)[:, None] - back) % self.n_experts
+
+    def _read(self, state: Array | None, z: Array) -> Read:
+        if state is None:
+            return Read(None, z[None])
+        return Read(normed(state, self.read_scale), z[None])
+
+    def _is_shared(self, read: Read) -> bool:
+        return read.state is None or read.state.shape[0] == 1
+
+    def _axis(self, read: Read) -> Any:
+        """Where the experts' own axis is in a read, for `vmap`."""
+        axes: tuple[Any, Any] = (None if self._is_shared(read) else 0, None)
+        return Read(*axes)
+
+    def _spread(self, read: Read) -> Read:
+        first = _first(read)
+        return first if self._is_shared(read) else Read(read.state, first.input)
+
+    @property
+    def _rows_axis(self) -> int | None:
+        """Where the experts' own axis is in rows."""
+        return None if self.experts.shares else 0
+
+    def _offers(self, read: Read, position: Int[Array, " t"]) -> tuple[PyTree, PyTree]:
+        """What all experts offer at T steps: pending, leading axis E, and rows."""
+        if self.fused and self._is_shared(read):
+            level = self.widened()
+            pending, rows = level.experts.fused_offer(level.wide, _first(read))
+        else:
+            each = jax.vmap(lambda e, r: e.offer(r), in_axes=(0, self._axis(read)))
+            pending, rows = each(self.experts, self._spread(read))
+            if self.experts.shares:
+                scale = self.n_experts**-0.5
+                rows = jax.tree.map(lambda r: r.sum(axis=0) * scale, rows)
+        return pending, self.experts.place(rows, position)
+
+    def _with_context(
+        self, read: Read, memories: PyTree, context: PyTree
+    ) -> tuple[Array, PyTree, PyTree]:
+        experts, axis, spread = self.experts, self._axis(read), self._spread(read)
+        propose = jax.vmap(lambda e, r, m: e.propose(r, m), in_axes=(0, axis, 0))
+        proposals = propose(experts, spread, memories)
+        if experts.shares:
+            scale = self.n_experts**-0.5
+            merged = jax.tree.map(lambda p: p.sum(axis=0) * scale, proposals)
+            context, context_axis = experts.write(context, merged), None
+        else:
+            context = jax.vmap(experts.write)(context, proposals)
+            context_axis = 0
+        each = jax.vmap(lambda e, r, m, c: e(r, m, c), (0, axis, 0, context_axis))
+        u, memories = each(experts, spread, memories, context)
+        return u, memories, context
+
+    def init_memories(self) -> PyTree:
+        """Zero memories, leading axis E."""
+        if isinstance(self.experts, SequenceExpert):
+            return ()
+        return eqx.filter_vmap(lambda e: e.init_memory(), axis_size=self.n_experts)(
+            self.experts
+        )
+
+    def init_context(self) -> PyTree:
+        """An empty context: one, or one per expert, or ()."""
+        if isinstance(self.experts, SequenceExpert):
+            rows = eqx.filter_vmap(lambda e: e.init_rows(), axis_size=self.n_experts)(
+                self.experts
+            )
+            rows = _first(rows) if self.experts.shares else rows
+            return Rolling(rows, jnp.zeros((), jnp.int32))
+        if not isinstance(self.experts, ContextExpert):
+            return ()
+        each = eqx.filter_vmap(lambda e: e.init_context(), axis_size=self.n_experts)(
+            self.experts
+        )
+        return _first(each) if self.experts.shares else each
+
+
+def normed(state: Array, scale: Array | None) -> Array:
+    """The state over its rms, times a gain; as it is where there is no gain."""
+    return state if scale is None else rms_norm(state) * scale
+
+
+def _first(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x[0], tree)

@@ -1,0 +1,218 @@
+"""Successive steps of a network of `SequenceExpert`s, and their gradient over time.
+
+Once the state before every step is known, all steps can be computed at once, level by
+level, as without recurrence. So the states come from a scan that nothing is kept of, and
+gradients from the computation at once, which needs to know two things more: the states,
+and how the loss depends on each state through all later steps. The latter comes from a
+scan backwards that computes each step again and never touches the parameters' gradients.
+Parameters, inputs and the carry get their gradients from the computation at once, in
+large matrix products. The rows of every step lie in one array that both scans read; no
+window is kept twice.
+"""
+
+from typing import NamedTuple, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from allocsearch.experts.sequence import followed_by, put, take, turn, window_of
+
+
+class SequenceNetwork(Protocol):
+    """What is asked of the network here; see `allocsearch.network.ParallelExperts`."""
+
+    def ring_step(
+        self, state: Array, z: Array, rows: PyTree, slot: Array, position: Array
+    ) -> tuple[Array, PyTree, PyTree]:
+        """One step: the top state, the rings, the rows put into them."""
+        ...
+
+    def at_once(
+        self, state: Array, z: Array, past: PyTree, position: Array
+    ) -> tuple[Array, PyTree]:
+        """All steps, from the states before them: top states and rows."""
+        ...
+
+
+class Steps(NamedTuple):
+    """What is given of T steps.
+
+    Attributes:
+        z: encoded inputs.
+        reset: whether each step starts a new stream.
+        position: of each step in its stream, from 0.
+    """
+
+    z: Float[Array, "t d"]
+    reset: Bool[Array, " t"]
+    position: Int[Array, " t"]
+
+    @classmethod
+    def of(
+        cls, z: Float[Array, "t d"], reset: Bool[Array, " t"], start: Int[Array, ""]
+    ) -> "Steps":
+        """Steps of a stream of which `start` are past."""
+        index = jnp.arange(len(z))
+        first = jax.lax.cummax(jnp.where(reset, index, -1))
+        position = jnp.where(first < 0, start + index, index - first)
+        return cls(z, reset, position.astype(jnp.int32))
+
+
+def unroll_stateless(
+    network: SequenceNetwork, zero: Float[Array, "r d"], past: PyTree, steps: Steps
+) -> tuple[Float[Array, "r t d"], PyTree]:
+    """Steps that each start from a zero state.
+
+    Args:
+        network: what is unrolled.
+        zero: the state that each step starts from.
+        past: the window's rows before the first step, oldest first.
+        steps: what is given of the steps.
+
+    Returns:
+        The top states and the window's rows after the last step.
+    """
+    shape = (len(zero), *steps.z.shape)
+    states = jnp.broadcast_to(zero[:, None], shape)
+    states, rows = network.at_once(states, steps.z, past, steps.position)
+    return states, _last(past, rows)
+
+
+def unroll_recurrent(
+    network: SequenceNetwork, state: Float[Array, "r d"], past: PyTree, steps: Steps
+) -> tuple[Float[Array, "r t d"], PyTree]:
+    """Steps that each start from the top state of the last.
+
+    Args:
+        network: what is unrolled.
+        state: the top state before the first step.
+        past: the window's rows before the first step, oldest first.
+        steps: what is given of the steps.
+
+    Returns:
+        As `unroll_stateless`.
+    """
+    # Values come from the scan and gradients through the computation at once, which
+    # is not run where there are none.
+    fixed = jax.lax.stop_gradient((network, state, past, steps))
+    tops, rows = _scan(*fixed)
+    before = jnp.concatenate([state[:, None], tops[:, :-1]], axis=1)
+    before = jnp.where(steps.reset[:, None], 0, before)
+    at_once, new = network.at_once(before, steps.z, past, steps.position)
+    values = tops, _last(fixed[2], rows)
+    given = fixed[0], jax.lax.stop_gradient(before), fixed[3]
+    return _with_later_steps(
+        (at_once, _last(past, new)), values, *given, followed_by(fixed[2], rows)
+    )
+
+
+def _scan(
+    network: SequenceNetwork, state: Array, past: PyTree, steps: Steps
+) -> tuple[Array, PyTree]:
+    """Top states (R, T, d), and rows in order, one step after the other."""
+    window = window_of(past)
+
+    def body(carry: PyTree, xs: PyTree) -> PyTree:
+        state, rings = carry
+        (z, reset, position), index = xs
+        state = jnp.where(reset, 0, state)
+        slot = index % window
+        state, rings, new = network.ring_step(state, z, rings, slot, position)
+        return (state, rings), (state, jax.tree.map(lambda x: x[..., 0, :], new))
+
+    xs = steps, jnp.arange(len(steps.z))
+    _, (tops, rows) = jax.lax.scan(body, (state, past), xs)
+    return jnp.moveaxis(tops, 0, 1), jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2), rows)
+
+
+def _last(past: PyTree, rows: PyTree) -> PyTree:
+    n_steps = window_of(rows)
+    return take(followed_by(past, rows), n_steps, window_of(past))
+
+
+@eqx.filter_custom_vjp
+def _with_later_steps(
+    at_once: PyTree,
+    values: PyTree,
+    network: SequenceNetwork,
+    before: Array,
+    steps: Steps,
+    rows: PyTree,
+) -> PyTree:
+    """The values, whose gradient goes to `at_once` with that of all later steps.
+
+    Args:
+        at_once: top states (R, T, d) and last rows, as computed at once.
+        values: the same, as computed one after the other.
+        network: what was unrolled.
+        before: the state before every step, (R, T, d).
+        steps: what was given of the steps.
+        rows: the window's rows before the first step, then those of the steps.
+    """
+    del at_once, network, before, steps, rows
+    return values
+
+
+@_with_later_steps.def_fwd
+def _forward(perturbed: PyTree, at_once: PyTree, values: PyTree, *given: PyTree):
+    del perturbed, at_once, given
+    return values, None
+
+
+@_with_later_steps.def_bwd
+def _backward(
+    residuals: None,
+    gradients: PyTree,
+    perturbed: PyTree,
+    at_once: PyTree,
+    values: PyTree,
+    network: SequenceNetwork,
+    before: Array,
+    steps: Steps,
+    rows: PyTree,
+) -> PyTree:
+    del residuals, perturbed, values
+    g_tops, g_last = _filled(gradients, at_once)
+    n_steps = len(steps.z)
+    window = window_of(rows) - n_steps
+    rings = turn(take(rows, n_steps, window), n_steps % window)
+    g_rings = turn(g_last, n_steps % window)
+
+    def body(carry: PyTree, xs: PyTree) -> PyTree:
+        g_state, rings, g_rings = carry
+        g_top, before, (z, reset, position), index = xs
+        slot = index % window
+        g_top = g_top + g_state
+
+        def step(before: Array, rings: PyTree) -> tuple[PyTree, PyTree]:
+            top, rings, _ = network.ring_step(before, z, rings, slot, position)
+            return (top, rings), rings
+
+        _, pull, rings = jax.vjp(step, before, rings, has_aux=True)
+        g_state, g_rings = pull((g_top, g_rings))
+        g_state = jnp.where(reset, 0, g_state)
+        # The row of this step gives its place back to the one that it replaced.
+        rings = put(rings, take(rows, index, 1), slot)
+        return (g_state, rings, g_rings), g_top
+
+    xs = (
+        jnp.moveaxis(g_tops, 1, 0),
+        jnp.moveaxis(before, 1, 0),
+        steps,
+        jnp.arange(n_steps),
+    )
+    start = jnp.zeros_like(before[:, 0]), rings, g_rings
+    _, g_tops = jax.lax.scan(body, start, xs, reverse=True)
+    return jnp.moveaxis(g_tops, 0, 1), g_last
+
+
+def _filled(gradients: PyTree, like: PyTree) -> PyTree:
+    """Zeros where nothing depends on a value."""
+    return jax.tree.map(
+        lambda g, x: jnp.zeros_like(x) if g is None else g,
+        gradients,
+        like,
+        is_leaf=lambda x: x is None,
+    )
