@@ -91,8 +91,12 @@ def _plain(flag: str, value: Any) -> Any:
     return list(value) if isinstance(value, list | tuple) else value
 
 
-def parse_count(text: str) -> int:
+def parse_count(text: str, what: str = "horizon") -> int:
     """``"50M"`` as 50 000 000.
+
+    Args:
+        text: what a user wrote.
+        what: what it counts, for the error.
 
     Raises:
         ConfigError: not a positive whole number.
@@ -101,6 +105,6 @@ def parse_count(text: str) -> int:
     number = float(match[1].replace("_", "")) * _SCALE[match[2].lower()] if match else 0
     if number < 1 or number != int(number):
         raise ConfigError(
-            f"horizon {text!r} is not a positive whole number such as 200000 or 50M"
+            f"{what} {text!r} is not a positive whole number such as 200000 or 50M"
         )
     return int(number)

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 from allocsearch.analysis.cells import words
 from allocsearch.analysis.fitted import Column, FittedTable
 from allocsearch.analysis.formats import plain
 from allocsearch.cli.printing import show, show_json, stderr, stdout
 from allocsearch.errors import DataError
 from allocsearch.registry import load
-from allocsearch.tasks.protocol import DataReport
+from allocsearch.tasks.protocol import DataOptions, DataReport
 
 _MOST_PROBLEMS = 20
 _MOST_VALUES = 4
@@ -33,6 +35,38 @@ def print_report(task: str, path: Path, as_json: bool) -> None:
     kind = load("task", task)
     with stderr().status(f"reading {plain(str(path))}"):
         report: DataReport = kind.inspect_data(path)
+    _print(task, path, report, as_json)
+
+
+def print_prepared(
+    task: str, path: Path | None, options: DataOptions, as_json: bool
+) -> None:
+    """Have a task make its files, and print what was made.
+
+    Args:
+        task: an installed task.
+        path: what to make them from; None for what the options name.
+        options: how.
+        as_json: whether stdout is to be JSON.
+
+    Raises:
+        UnknownNameError, PluginError: no such task.
+        ConfigError: the task makes no files, or not with these options.
+        DataError: something cannot be read or written.
+    """
+    kind = load("task", task)
+    console = stderr()
+    with console.status("starting") as shown:
+        report: DataReport = kind.prepare_data(
+            path,
+            options,
+            status=lambda line: shown.update(plain(line)),
+            note=lambda sentence: console.print(Text(plain(sentence)), soft_wrap=True),
+        )
+    _print(task, path or options.out or Path(task), report, as_json)
+
+
+def _print(task: str, path: Path, report: DataReport, as_json: bool) -> None:
     if as_json:
         show_json(
             {

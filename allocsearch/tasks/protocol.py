@@ -2,7 +2,7 @@
 
 import abc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -64,6 +64,33 @@ class DataReport:
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How data are to be made, as `allocsearch data` was told; None is the task's own.
+
+    Attributes:
+        out: the folder to make them in.
+        dataset: a dataset by name, to be read over the network.
+        config: which of its parts.
+        column: the field that has the text.
+        tokenizer: how text becomes numbers.
+        max_tokens: how many to train on, at most.
+        valid_tokens: how many to validate on, at most.
+        shard_tokens: how many in a file.
+        processes: how many work at once.
+    """
+
+    out: Path | None = None
+    dataset: str | None = None
+    config: str | None = None
+    column: str = "text"
+    tokenizer: str | None = None
+    max_tokens: int | None = None
+    valid_tokens: int | None = None
+    shard_tokens: int | None = None
+    processes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -312,6 +339,35 @@ class Task(abc.ABC):
         del path
         raise ConfigError(
             f"task {cls.name!r} reads no files, so there is none to check"
+        )
+
+    @classmethod
+    def prepare_data(
+        cls,
+        path: Path | None,
+        options: DataOptions,
+        *,
+        status: Callable[[str], None],
+        note: Callable[[str], None],
+    ) -> DataReport:
+        """Make the files that training reads, or go on where that was interrupted.
+
+        Tasks that need nothing made need not offer it.
+
+        Args:
+            path: what to make them from; None for what the options name.
+            options: how.
+            status: is told again and again how far it has got, in a line.
+            note: is told what a user should know at once, in a sentence.
+
+        Raises:
+            ConfigError: the task makes no files, or not with these options.
+            DataError: something cannot be read or written.
+        """
+        del path, options, status, note
+        raise ConfigError(
+            f"task {cls.name!r} makes no files: give the path of those to check, and "
+            "nothing else; see `allocsearch data --help`"
         )
 
     def show_item(

@@ -63,6 +63,7 @@ def test_many_problems_are_cut_short_but_not_in_json(cli, levels):
         (("sokoban", "."), "holds no level files"),
         (("statetrack", "."), "reads no files"),
         (("sokoban",), "allocsearch data --help"),
+        (("sokoban", ".", "--out", "x"), "makes no files"),
     ],
 )
 def test_what_cannot_be_inspected(cli, tmp_path, monkeypatch, args, words):

@@ -16,6 +16,13 @@ from allocsearch.tasks.fineweb.files import (
     files_of,
     named_splits,
 )
+from allocsearch.tasks.fineweb.ingest_state import (
+    Manifest,
+    check_shards,
+    read_manifest,
+)
+from allocsearch.tasks.fineweb.ingestion import TOKENIZER_FILE
+from allocsearch.tasks.fineweb.preparation import cached_shards
 from allocsearch.tasks.fineweb.scans import scan_shard, scan_tokens
 from allocsearch.tasks.fineweb.shards import (
     ArrayShard,
@@ -35,12 +42,14 @@ class Corpus:
         shards: the tokens, in order.
         source: where they come from, for a user to read.
         details: a mapping for each shard, with its name, size and digest.
+        made_from: the files or datasets that were tokenised, where that is known.
     """
 
     tokenizer: Tokenizer
     shards: tuple[Shard, ...]
     source: str
     details: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    made_from: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 
     @property
     def n_tokens(self) -> int:
@@ -72,6 +81,7 @@ class Corpus:
                 "sha256": self.tokenizer.digest(),
             },
             "shards": [dict(shard) for shard in self.details],
+            "made_from": [dict(source) for source in self.made_from],
         }
 
 
@@ -132,15 +142,69 @@ def _builtin(tokenizer: Tokenizer) -> dict[str, Corpus]:
 
 
 def _read(path: Path, tokenizer: str | None) -> dict[str, Corpus]:
+    if path.is_dir():
+        manifest = read_manifest(path)
+        if manifest is not None:
+            return _own(path, path, manifest, tokenizer)
     shards = files_of(path, SHARD_ENDINGS)
-    if not shards:
-        if files_of(path, TEXT_ENDINGS):
-            raise DataError(f"{path}: text must be made into shards first")
+    if shards:
+        return _foreign(path, shards, load_tokenizer(tokenizer or "gpt2"))
+    if not files_of(path, TEXT_ENDINGS):
         raise DataError(
             f"{path}: holds no shards ({', '.join(SHARD_ENDINGS)}) and no text "
             f"({', '.join(TEXT_ENDINGS)})"
         )
-    return _foreign(path, shards, load_tokenizer(tokenizer or "gpt2"))
+    folder = cached_shards(path, load_tokenizer(tokenizer or "gpt2"))
+    made = read_manifest(folder)
+    if made is None:
+        raise DataError(f"{folder}: has just been removed; run again")
+    return _own(path, folder, made, tokenizer)
+
+
+def _own(
+    path: Path, folder: Path, manifest: Manifest, tokenizer: str | None
+) -> dict[str, Corpus]:
+    """Shards with a manifest, in `folder`, of the data that `path` names."""
+    if not manifest.complete:
+        raise DataError(
+            f"{folder}: making these shards was interrupted after "
+            f"{len(manifest.shards)}: repeat the `allocsearch data` command that began "
+            "it, which goes on from there"
+        )
+    check_shards(folder, manifest)
+    used = tokenizer_of(folder, manifest, tokenizer)
+    corpora = {}
+    for split in ("train", "valid"):
+        records = [shard for shard in manifest.shards if shard.split == split]
+        details = tuple(
+            {"name": shard.name, "n_tokens": shard.n_tokens, "sha256": shard.sha256}
+            for shard in records
+        )
+        files = [folder / shard.name for shard in records]
+        for file in files:
+            check_ids(file, scan_shard(file).largest_token, used)
+        shards = tuple(MappedShard(file) for file in files)
+        sources = tuple(s["source"] for s in manifest.recipe["sections"])
+        corpora[split] = Corpus(used, shards, f"{path} ({split})", details, sources)
+    return corpora
+
+
+def tokenizer_of(folder: Path, manifest: Manifest, name: str | None) -> Tokenizer:
+    """The tokenizer of a folder of shards, which may be asked for by name.
+
+    Raises:
+        DataError: the named one is not the one that made them, or that one is gone.
+    """
+    made_with = manifest.tokenizer["name"]
+    kept = folder / TOKENIZER_FILE
+    tokenizer = load_tokenizer(name or (str(kept) if kept.exists() else made_with))
+    if tokenizer.digest() != manifest.tokenizer["sha256"]:
+        raise DataError(
+            f"{folder}: its shards were made with the tokenizer {made_with}, not with "
+            f"{tokenizer.name} (their vocabularies differ): name that one, or make "
+            "the shards again"
+        )
+    return tokenizer
 
 
 def _foreign(
@@ -212,4 +276,6 @@ def _part(whole: Corpus, start: int, n_tokens: int, name: str) -> Corpus:
             details.append({**detail, "tokens": [begin, end]})
         first += shard.n_tokens
     source = f"{whole.source}, tokens {start} to {start + n_tokens} for {name}"
-    return Corpus(whole.tokenizer, tuple(shards), source, tuple(details))
+    return Corpus(
+        whole.tokenizer, tuple(shards), source, tuple(details), whole.made_from
+    )

@@ -46,13 +46,17 @@ def scan_file(path: Path) -> Scan:
     return _remembered(path, shard=False)
 
 
-def scan_shard(path: Path) -> Scan:
+def scan_shard(path: Path, fresh: bool = False) -> Scan:
     """Size, digest and largest token of a shard.
+
+    Args:
+        path: the shard file.
+        fresh: read it, whatever is remembered.
 
     Raises:
         DataError: it cannot be read or is no sound shard.
     """
-    return _remembered(path, shard=True)
+    return _remembered(path, shard=True, fresh=fresh)
 
 
 def scan_tokens(tokens: np.ndarray) -> Scan:
@@ -63,12 +67,12 @@ def scan_tokens(tokens: np.ndarray) -> Scan:
     return Scan(HEADER_BYTES + 2 * len(tokens), content.hexdigest(), largest)
 
 
-def _remembered(path: Path, shard: bool) -> Scan:
+def _remembered(path: Path, shard: bool, fresh: bool = False) -> Scan:
     n_tokens = count_tokens(path) if shard else -1
     try:
         state = path.stat()
         key = [str(path.resolve()), shard, state.st_size, state.st_mtime_ns]
-        stored = _read_note(key)
+        stored = None if fresh else _read_note(key)
         if stored is not None:
             return stored
         scan = _scan(path, n_tokens)

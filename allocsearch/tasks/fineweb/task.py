@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,6 +31,7 @@ from allocsearch.tasks.fineweb.evaluation import (
     unigram_losses,
 )
 from allocsearch.tasks.fineweb.generation import continue_tokens
+from allocsearch.tasks.fineweb.inspection import inspect, prepare
 from allocsearch.tasks.fineweb.modules import Embedding, EmbeddingHead, Head
 from allocsearch.tasks.fineweb.slots import SlotStream
 from allocsearch.tasks.fineweb.training import (
@@ -40,6 +41,7 @@ from allocsearch.tasks.fineweb.training import (
     train_chunk,
 )
 from allocsearch.tasks.protocol import (
+    DataOptions,
     DataReport,
     Generated,
     NamedBudget,
@@ -222,9 +224,19 @@ class FineWeb(TrainedTask):
     @classmethod
     def inspect_data(cls, path: Path) -> DataReport:
         """See `Task.inspect_data`."""
-        from allocsearch.tasks.fineweb.inspection import inspect
-
         return inspect(path)
+
+    @classmethod
+    def prepare_data(
+        cls,
+        path: Path | None,
+        options: DataOptions,
+        *,
+        status: Callable[[str], None],
+        note: Callable[[str], None],
+    ) -> DataReport:
+        """See `Task.prepare_data`."""
+        return prepare(path, options, status, note)
 
     def generate(self, state: PyTree, request: Prompt) -> Generated:
         """See `Task.generate`: text that goes on from the prompt."""
