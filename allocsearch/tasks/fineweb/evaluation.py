@@ -62,7 +62,7 @@ class Losses:
         bits = loss * self.values.size / math.log(2)
         return {
             "loss": loss,
-            "bits_per_byte": bits / self.n_bytes,
+            "bits_per_byte": bits / max(self.n_bytes, 1),
             # Capped: a diverged network's would not be finite.
             "perplexity": math.exp(min(loss, 700.0)),
         }
