@@ -44,6 +44,14 @@ def test_sokoban_page_runs(capsys):
     assert "#######" in capsys.readouterr().out
 
 
+def test_text_page_runs(capsys):
+    pytest.importorskip("tokenizers")
+    scope = {"__name__": "a_page"}
+    for block in blocks(ROOT / "docs" / "text.md", "python"):
+        exec(compile(block, "text.md", "exec"), scope)
+    assert "built-in train text" in capsys.readouterr().out
+
+
 def test_the_readme_names_only_commands_that_exist():
     from allocsearch.cli.app import app
 

@@ -1,21 +1,24 @@
 """What files hold that a task may train on, as a table and sentences."""
 
+import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
+from rich.status import Status
 
 from allocsearch.analysis.cells import words
 from allocsearch.analysis.fitted import Column, FittedTable
 from allocsearch.analysis.formats import plain
-from allocsearch.cli.printing import show, show_json, stderr, stdout
+from allocsearch.cli.printing import note, show, show_json, stderr, stdout
 from allocsearch.errors import DataError
 from allocsearch.registry import load
 from allocsearch.tasks.protocol import DataOptions, DataReport
 
 _MOST_PROBLEMS = 20
 _MOST_VALUES = 4
+_SECONDS = 30.0
 
 
 def print_report(task: str, path: Path, as_json: bool) -> None:
@@ -55,15 +58,19 @@ def print_prepared(
         DataError: something cannot be read or written.
     """
     kind = load("task", task)
-    console = stderr()
-    with console.status("starting") as shown:
+    with stderr().status("starting") as shown:
         report: DataReport = kind.prepare_data(
-            path,
-            options,
-            status=lambda line: shown.update(plain(line)),
-            note=lambda sentence: console.print(Text(plain(sentence)), soft_wrap=True),
+            path, options, status=partial(_tell, shown, [0.0]), note=note
         )
     _print(task, path or options.out or Path(task), report, as_json)
+
+
+def _tell(shown: Status, last: list[float], line: str) -> None:
+    """Renew a line in a terminal; where there is none, write one now and then."""
+    shown.update(plain(line))
+    if not shown.console.is_terminal and time.monotonic() - last[0] > _SECONDS:
+        last[0] = time.monotonic()
+        note(line)
 
 
 def _print(task: str, path: Path, report: DataReport, as_json: bool) -> None:

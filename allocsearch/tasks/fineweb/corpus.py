@@ -13,8 +13,9 @@ from allocsearch.tasks.fineweb.builtin_text import stories
 from allocsearch.tasks.fineweb.files import (
     SHARD_ENDINGS,
     TEXT_ENDINGS,
+    divided,
     files_of,
-    named_splits,
+    text_files,
 )
 from allocsearch.tasks.fineweb.ingest_state import (
     Manifest,
@@ -149,7 +150,7 @@ def _read(path: Path, tokenizer: str | None) -> dict[str, Corpus]:
     shards = files_of(path, SHARD_ENDINGS)
     if shards:
         return _foreign(path, shards, load_tokenizer(tokenizer or "gpt2"))
-    if not files_of(path, TEXT_ENDINGS):
+    if not text_files(path):
         raise DataError(
             f"{path}: holds no shards ({', '.join(SHARD_ENDINGS)}) and no text "
             f"({', '.join(TEXT_ENDINGS)})"
@@ -211,14 +212,12 @@ def _foreign(
     path: Path, files: Sequence[Path], tokenizer: Tokenizer
 ) -> dict[str, Corpus]:
     """Shards without a manifest."""
-    splits = named_splits(files, path)
-    if splits is None:
-        if len(files) < 2:
-            raise DataError(
-                f"{path}: one shard, and nothing to validate on: give a directory "
-                "with another, named as in fineweb_val_000000.bin"
-            )
-        splits = {"valid": list(files[:1]), "train": list(files[1:])}
+    splits = divided(files, path)
+    if "valid" not in splits:
+        raise DataError(
+            f"{path}: one shard, and nothing to validate on: give a directory with "
+            "another, named as in fineweb_val_000000.bin"
+        )
     return {
         split: corpus_of(path, split, of_split, tokenizer)
         for split, of_split in splits.items()

@@ -7,7 +7,7 @@ from pathlib import Path
 from allocsearch.errors import DataError
 
 SHARD_ENDINGS = (".bin",)
-TEXT_ENDINGS = (".parquet", ".jsonl", ".json", ".txt", ".text", ".md")
+TEXT_ENDINGS = (".parquet", ".jsonl", ".txt", ".text")
 SPLITS = ("train", "valid")
 
 _WORDS = {
@@ -55,12 +55,46 @@ def split_of(path: Path, root: Path) -> str | None:
     return None
 
 
-def named_splits(files: Sequence[Path], root: Path) -> dict[str, list[Path]] | None:
-    """Files of "train" and "valid", where names tell; None where none validates.
+def text_files(path: Path) -> list[Path]:
+    """Files of text of one kind; empty where there are none.
 
-    Files whose names tell nothing train; those of a test split are left alone.
+    Raises:
+        DataError: as `files_of`; or kinds are mixed, as where notes on a dataset lie
+            beside it.
     """
+    files = files_of(path, TEXT_ENDINGS)
+    kinds = {file.suffix.lower(): file for file in reversed(files)}
+    if len(kinds) > 1:
+        first, second = list(kinds.values())[:2]
+        raise DataError(
+            f"{path}: holds text of several kinds, such as {second.name} and "
+            f"{first.name}: move what is not to be read elsewhere"
+        )
+    return files
+
+
+def divided(files: Sequence[Path], root: Path) -> dict[str, list[Path]]:
+    """Files by split: as names tell, or else the first validates.
+
+    Files whose names tell nothing train; those of a test split are left alone. A
+    single file is "train" alone, whatever its name.
+
+    Args:
+        files: one or more.
+        root: where they were found.
+
+    Raises:
+        DataError: all of several files are there to validate or to test.
+    """
+    if len(files) == 1:
+        return {"train": list(files)}
     told = {file: split_of(file, root) for file in files}
     valid = [file for file in files if told[file] == "valid"]
     train = [file for file in files if told[file] in ("train", None)]
-    return {"train": train, "valid": valid} if train and valid else None
+    if not train:
+        raise DataError(
+            f"{root}: no file to train on: by their names all validate or test"
+        )
+    if valid:
+        return {"train": train, "valid": valid}
+    return {"train": train[1:], "valid": train[:1]} if train[1:] else {"train": train}

@@ -11,8 +11,10 @@ from allocsearch.tasks.fineweb.files import (
     SHARD_ENDINGS,
     SPLITS,
     TEXT_ENDINGS,
+    divided,
     files_of,
-    named_splits,
+    split_of,
+    text_files,
 )
 from allocsearch.tasks.fineweb.hub import FINEWEB, FINEWEB_CONFIG
 from allocsearch.tasks.fineweb.ingest_state import (
@@ -50,7 +52,7 @@ def inspect(path: Path, column: str = "text") -> DataReport:
     shards = files_of(path, SHARD_ENDINGS)
     if shards:
         return _of_shards(path, shards)
-    texts = files_of(path, TEXT_ENDINGS)
+    texts = text_files(path)
     if texts:
         return _of_text(path, texts, column)
     raise DataError(
@@ -133,7 +135,7 @@ def prepare(
 def _check_local(path: Path, options: DataOptions) -> None:
     if options.dataset or options.config:
         raise ConfigError("give a path or a dataset, not both")
-    if not files_of(path, TEXT_ENDINGS) and files_of(path, SHARD_ENDINGS):
+    if not text_files(path) and files_of(path, SHARD_ENDINGS):
         raise ConfigError(f"{path}: holds shards, which are made already")
     sized = options.max_tokens or options.valid_tokens or options.shard_tokens
     if options.out is None and (sized or options.column != "text"):
@@ -225,13 +227,16 @@ def _splits(
     path: Path, files: Sequence[Path]
 ) -> tuple[Mapping[str, Sequence[Path]], list[str]]:
     """Files by split, and what to know about that."""
-    splits = named_splits(files, path)
-    if splits is not None:
-        return splits, []
-    if len(files) > 1:
-        note = f"No name tells what validates, so {files[0].name} does."
-        return {"train": files[1:], "valid": files[:1]}, [note]
-    return {files[0].name: files}, []
+    splits = divided(files, path)
+    notes = []
+    if "valid" not in splits:
+        splits = {splits["train"][0].name: splits["train"]}
+    elif split_of(splits["valid"][0], path) is None:
+        notes.append(f"No name tells what validates: {splits['valid'][0].name} does.")
+    n_left = len(files) - sum(map(len, splits.values()))
+    if n_left:
+        notes.append(f"Left alone, by their names test files: {n_left}.")
+    return splits, notes
 
 
 def _sentence(so_far: Progress, max_tokens: int | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from allocsearch.errors import ConfigError, DataError
 from allocsearch.tasks.caching import cache_directory
 from allocsearch.tasks.fineweb.documents import LocalFiles, ignore
-from allocsearch.tasks.fineweb.files import TEXT_ENDINGS, files_of, named_splits
+from allocsearch.tasks.fineweb.files import TEXT_ENDINGS, divided, text_files
 from allocsearch.tasks.fineweb.hub import FINEWEB, FINEWEB_CONFIG, StreamedDataset
 from allocsearch.tasks.fineweb.ingest_state import read_manifest
 from allocsearch.tasks.fineweb.ingestion import (
@@ -48,21 +48,18 @@ def local_sections(
     Raises:
         DataError: there are none.
     """
-    files = files_of(path, TEXT_ENDINGS)
+    files = text_files(path)
     if not files:
         raise DataError(f"{path}: holds no text files ({', '.join(TEXT_ENDINGS)})")
-    splits = named_splits(files, path)
-    if splits is None and len(files) > 1:
-        splits = {"valid": files[:1], "train": files[1:]}
-    if splits is None:
+    splits = divided(files, path)
+    if "valid" not in splits:
+        (file,) = splits["train"]
         if valid_tokens is None:
-            n_bytes = files[0].stat().st_size
-            valid_tokens = max(1, n_bytes // _BYTES_PER_VALIDATION_TOKEN)
-            valid_tokens = _default_valid_tokens(
-                min(valid_tokens, shard_tokens), max_tokens
-            )
+            n_bytes = file.stat().st_size
+            most = max(1, min(n_bytes // _BYTES_PER_VALIDATION_TOKEN, shard_tokens))
+            valid_tokens = _default_valid_tokens(most, max_tokens)
         parts = (Part("valid", valid_tokens), Part("train", max_tokens))
-        return (Section(LocalFiles(files, path, column), parts),)
+        return (Section(LocalFiles([file], path, column), parts),)
     most = {"valid": valid_tokens, "train": max_tokens}
     return tuple(
         Section(LocalFiles(splits[name], path, column), (Part(name, most[name]),))

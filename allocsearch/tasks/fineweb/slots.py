@@ -86,7 +86,9 @@ class SlotStream:
         for shard, first, count in self._runs(position, n):
             here = slice(done, done + count)
             for slot in range(self.n_slots):
-                tokens[here, slot] = self._read(shard, slot, first, count)
+                run = self._read(shard, slot, first, count)
+                tokens[here, slot, :-1] = run[:-1].reshape(count, self.window)
+                tokens[here, slot, -1] = run[self.window :: self.window]
             if first == 0:
                 reset[done, :, 0] = True
             done += count
@@ -106,9 +108,7 @@ class SlotStream:
 
     def _read(self, shard: int, slot: int, first: int, count: int) -> np.ndarray:
         start = (slot * int(self._per_shard[shard]) + first) * self.window
-        run = self.corpus.read(shard, start, count * self.window + 1)
-        overlapping = np.lib.stride_tricks.sliding_window_view(run, self.window + 1)
-        return overlapping[:: self.window]
+        return self.corpus.read(shard, start, count * self.window + 1)
 
     @functools.cached_property
     def _per_shard(self) -> np.ndarray:

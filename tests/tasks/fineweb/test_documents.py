@@ -7,7 +7,7 @@ import pytest
 from allocsearch.errors import DataError
 from allocsearch.tasks.fineweb import documents
 from allocsearch.tasks.fineweb.documents import LocalFiles, Piece, read_pieces
-from allocsearch.tasks.fineweb.files import named_splits, split_of
+from allocsearch.tasks.fineweb.files import divided, split_of, text_files
 
 TEXTS = [f"document {i}\nof some lines" for i in range(7)]
 
@@ -148,7 +148,34 @@ def test_the_split_that_a_name_tells(tmp_path, name, split):
     assert split_of(tmp_path / name, tmp_path) == split
 
 
-def test_test_files_are_left_alone(tmp_path):
-    files = [tmp_path / f"{name}.txt" for name in ("test", "more", "train", "valid")]
-    assert named_splits(files, tmp_path) == {"train": files[1:3], "valid": files[3:]}
-    assert named_splits(files[:3], tmp_path) is None
+def test_what_validates(tmp_path):
+    def divided_names(*names):
+        files = [tmp_path / f"{name}.txt" for name in names]
+        return {k: [f.stem for f in v] for k, v in divided(files, tmp_path).items()}
+
+    assert divided_names("more", "test", "train", "valid") == {
+        "train": ["more", "train"],
+        "valid": ["valid"],
+    }
+    assert divided_names("a", "b", "test") == {"train": ["b"], "valid": ["a"]}
+    assert divided_names("train-0", "train-1") == {
+        "train": ["train-1"],
+        "valid": ["train-0"],
+    }
+    assert divided_names("a", "test") == {"train": ["a"]}
+    assert divided_names("valid") == {"train": ["valid"]}
+    for names in (("val-0", "val-1"), ("test-0", "test-1"), ("test", "val")):
+        with pytest.raises(DataError, match="no file to train on"):
+            divided_names(*names)
+
+
+def test_notes_beside_a_dataset_are_not_read_as_text(tmp_path):
+    write_json_lines(tmp_path / "a.jsonl", TEXTS)
+    assert text_files(tmp_path) == [tmp_path / "a.jsonl"]
+    (tmp_path / "README.md").write_text("notes")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "b.txt").write_text("hidden")
+    assert text_files(tmp_path) == [tmp_path / "a.jsonl"]
+    (tmp_path / "licence.txt").write_text("notes")
+    with pytest.raises(DataError, match=r"several kinds, such as .*licence.txt"):
+        text_files(tmp_path)

@@ -53,13 +53,13 @@ def test_text_is_counted(texts):
 
 
 def test_every_broken_text_file_is_named(texts):
-    (texts / "train-2.txt").write_bytes(b"\xff")
-    (texts / "train-3.txt").write_bytes(b"")
+    (texts / "train-2.jsonl").write_bytes(b"\xff")
+    (texts / "train-3.jsonl").write_bytes(b"")
     (texts / "val.jsonl").write_text('{"body": 1}')
     report = inspection.inspect(texts)
     assert len(report.problems) == 3
     assert report.parts["train"]["problems"] == 2
-    for name in ("train-2.txt", "train-3.txt", "val.jsonl, line 1"):
+    for name in ("train-2.jsonl", "train-3.jsonl", "val.jsonl, line 1"):
         assert any(name in problem for problem in report.problems)
 
 
