@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 
-import jax
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -39,7 +39,7 @@ def network(task, allocation):
 
 def stepped(model, tokens, fresh_each_window):
     """Losses of one slot, (n, window), by single steps."""
-    step, carry = jax.jit(model.step), model.init_carry()
+    step, carry = eqx.filter_jit(model.step), model.init_carry()
     losses = np.zeros((len(tokens), WINDOW))
     for i, window in enumerate(tokens):
         carry = model.init_carry() if fresh_each_window else carry
