@@ -124,7 +124,9 @@ def _scan(
 
     xs = steps, jnp.arange(len(steps.z))
     _, (tops, rows) = jax.lax.scan(body, (state, past), xs)
-    return jnp.moveaxis(tops, 0, 1), jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2), rows)
+    return jnp.moveaxis(tops, 0, 1), jax.tree.map(
+        lambda x: jnp.moveaxis(x, 0, -2), rows
+    )
 
 
 def _last(past: PyTree, rows: PyTree) -> PyTree:
