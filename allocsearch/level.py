@@ -17,6 +17,7 @@ from allocsearch.experts.sequence import (
     attend_in_blocks,
     followed_by,
     put,
+    take,
     visible_in_ring,
     window_of,
 )
@@ -49,11 +50,12 @@ class Level(eqx.Module):
             The aggregated update, (R, *grid, d), memories and context.
         """
         if isinstance(self.experts, SequenceExpert):
-            slot = context.position % window_of(context.rows)
-            update, rows, _ = self.ring_step(
-                state, z, context.rows, slot, context.position
-            )
-            return update, memories, Rolling(rows, context.position + 1)
+            position = context.position
+            slot = position % window_of(context.rows)
+            pending, new = self.offers(state, z, position)
+            rows = put(context.rows, new, slot)
+            update = self.merged(pending, rows, slot, position)
+            return update, memories, Rolling(rows, position + 1)
         read = self._read(state, z)
         if isinstance(self.experts, ContextExpert):
             u, memories, context = self._with_context(read, memories, context)
@@ -65,36 +67,74 @@ class Level(eqx.Module):
             u, memories = each(self.experts, self._spread(read), memories)
         return self.aggregation(u, self.members), memories, context
 
-    def ring_step(
-        self,
-        state: Array | None,
-        z: Array,
-        rows: PyTree,
-        slot: Int[Array, ""],
-        position: Int[Array, ""],
-    ) -> tuple[Array, PyTree, PyTree]:
-        """One step of a level of `SequenceExpert`s.
+    def offers(
+        self, state: Array | None, z: Array, position: Int[Array, ""]
+    ) -> tuple[PyTree, PyTree]:
+        """The first half of a step of a level of `SequenceExpert`s.
 
         Args:
             state: (R, d), or None where it is always zero.
             z: the encoded input, (d,).
-            rows: the last rows of this level, as a ring.
-            slot: the place in the ring of the oldest, which this step replaces.
             position: of the step in its stream.
 
         Returns:
-            The aggregated update, (R, d); the ring; and the row put into it.
+            What `merged` needs, and the row that the step adds.
         """
         read = self._read(None if state is None else state[:, None], z[None])
-        pending, new = self._offers(read, position[None])
-        rows = put(rows, new, slot)
+        return self._offers(read, position[None])
+
+    def merged(
+        self,
+        pending: PyTree,
+        rows: PyTree,
+        slot: Int[Array, ""],
+        position: Int[Array, ""],
+    ) -> Float[Array, "r d"]:
+        """The second half: the aggregated update.
+
+        Args:
+            pending: from `offers`.
+            rows: the last rows as a ring, that of the step among them.
+            slot: the place in the ring of the step's own row.
+            position: of the step in its stream.
+        """
         visible = visible_in_ring(window_of(rows), slot, position)[None]
 
         def one(expert: Any, pending: PyTree, rows: PyTree) -> Array:
             return expert.attend(pending, rows, position[None], visible)[0]
 
         u = jax.vmap(one, (0, 0, self._rows_axis))(self.experts, pending, rows)
-        return self.aggregation(u, self.members), rows, new
+        return self.aggregation(u, self.members)
+
+    def pulled_back(
+        self,
+        state: Array | None,
+        z: Array,
+        rows: PyTree,
+        slot: Int[Array, ""],
+        position: Int[Array, ""],
+        gradients: tuple[Array, PyTree],
+    ) -> tuple[Array, PyTree]:
+        """What the loss loses by the state and the rows that a step read.
+
+        Args:
+            state, z, rows, slot, position: as for `offers` and `merged`.
+            gradients: by the aggregated update, and by the rows as later steps read
+                them.
+
+        Returns:
+            Gradients by the state, and by the rows before this step: zero in the
+            place of its own.
+        """
+        g_update, g_rows = gradients
+        (pending, _), pull_offers = jax.vjp(lambda s: self.offers(s, z, position), state)
+        merge = lambda p, r: self.merged(p, r, slot, position)  # noqa: E731
+        _, pull_merged = jax.vjp(merge, pending, rows)
+        g_pending, g_read = pull_merged(g_update)
+        g_rows = jax.tree.map(jnp.add, g_rows, g_read)
+        (g_state,) = pull_offers((g_pending, take(g_rows, slot, 1)))
+        others = jnp.arange(window_of(rows))[:, None] != slot
+        return g_state, jax.tree.map(lambda g: jnp.where(others, g, 0), g_rows)
 
     def at_once(
         self, state: Array | None, z: Array, past: PyTree, position: Int[Array, " t"]

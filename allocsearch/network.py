@@ -28,7 +28,10 @@ from allocsearch.experts.sequence import (
     Rolling,
     SequenceExpert,
     as_ring,
+    at,
     in_order,
+    put_in_place,
+    set_at,
 )
 from allocsearch.level import Level, normed
 from allocsearch.recurrence import Steps, unroll_recurrent, unroll_stateless
@@ -221,29 +224,96 @@ class ParallelExperts(eqx.Module):
         )
 
     def ring_step(
-        self, state: Array, z: Array, rows: PyTree, slot: Array, position: Array
+        self, state: Array, z: Array, rings: PyTree, slot: Array, position: Array
     ) -> tuple[Array, PyTree, PyTree]:
-        """One step of a network of `SequenceExpert`s; see `Level.ring_step`.
+        """One step of a network of `SequenceExpert`s; see `SequenceNetwork`."""
 
-        Args:
-            state: the top state of the last step, (R, d).
-            z: the encoded input, (d,).
-            rows: of all levels, as rings.
-            slot: the place in the rings that this step replaces.
-            position: of the step in its stream.
-
-        Returns:
-            The top state, the rings, and the rows put into them.
-        """
-
-        def visit(level: Level, state: Array | None, rows: PyTree) -> Any:
-            update, *kept = level.ring_step(state, z, rows, slot, position)
-            return update, tuple(kept)
+        def body(level: Level, state: Array, ring: PyTree, _: None) -> PyTree:
+            read = None if self._reads_nothing(level) else state
+            pending, new = level.offers(read, z, position)
+            ring = put_in_place(ring, new, slot)
+            update = level.merged(pending, ring, slot, position)
+            after = self._moved(state, update).astype(self.dtype)
+            return after, ring, (state, new)
 
         state = normed(state, self.carry_scale)
-        state, kept = self._through(state, rows, visit)
-        pairs = [k or ((), ()) for k in kept]
-        return state, tuple(k[0] for k in pairs), tuple(k[1] for k in pairs)
+        first, rest = rings
+        entered_first = new_first = entered = new = ()
+        if self.first is not None:
+            state, first, kept = body(self.first, state, first, None)
+            entered_first, new_first = kept
+        if self.levels is not None:
+            state, rest, kept = self._each_level(body, state, rest, None)
+            entered, new = kept
+        kept = (entered_first, entered), (new_first, new)
+        return state, (first, rest), kept
+
+    def pulled_back(
+        self,
+        before: Array,
+        entered: PyTree,
+        z: Array,
+        rings: PyTree,
+        slot: Array,
+        position: Array,
+        gradients: tuple[Array, PyTree],
+    ) -> tuple[Array, PyTree]:
+        """One step backwards; see `SequenceNetwork`."""
+
+        def body(level: Level, g_state: Array, g_ring: PyTree, given: PyTree) -> PyTree:
+            entered, ring = given
+            read = None if self._reads_nothing(level) else entered
+            g_read, g_ring = level.pulled_back(
+                read, z, ring, slot, position, (g_state, g_ring)
+            )
+            g_passed = [g_state] if self.allocation.update == "residual" else []
+            g_state = sum(g_passed + ([] if g_read is None else [g_read]))
+            return g_state, g_ring, ()
+
+        g_state, (g_first, g_rest) = gradients
+        (entered_first, entered), (first, rest) = entered, rings
+        if self.levels is not None:
+            g_state, g_rest, _ = self._each_level(
+                body, g_state, g_rest, (entered, rest), reverse=True
+            )
+        if self.first is not None:
+            given = entered_first, first
+            g_state, g_first, _ = body(self.first, g_state, g_first, given)
+        _, pull = jax.vjp(lambda s: normed(s, self.carry_scale), before)
+        return pull(g_state)[0], (g_first, g_rest)
+
+    def _reads_nothing(self, level: Level) -> bool:
+        return self.allocation.trimmed and level is self.first
+
+    def _each_level(
+        self,
+        body: Callable[[Level, Array, PyTree, PyTree], tuple[Array, PyTree, PyTree]],
+        state: Array,
+        rings: PyTree,
+        given: PyTree,
+        *,
+        reverse: bool = False,
+    ) -> tuple[Array, PyTree, PyTree]:
+        """Stacked levels one after the other, each with its own ring.
+
+        The rings of all levels are carried, so that they are updated in place. A single
+        level has no axis of levels, which would cost XLA copies of its ring.
+        """
+        arrays, static = eqx.partition(self.levels, eqx.is_array)
+        if self._is_single:
+            level = eqx.combine(jax.tree.map(lambda x: x[0], arrays), static)
+            return body(level, state, rings, given)
+
+        def one(carry: PyTree, xs: PyTree) -> tuple[PyTree, PyTree]:
+            (state, rings), (arrays, given, index) = carry, xs
+            level, ring = eqx.combine(arrays, static), at(rings, index)
+            state, ring, out = body(level, state, ring, given)
+            return (state, set_at(rings, ring, index)), out
+
+        n_levels = self.allocation.depth - (self.first is not None)
+        xs = arrays, given, jnp.arange(n_levels)
+        carry, out = jax.lax.scan(one, (state, rings), xs, reverse=reverse)
+        return *carry, out
 
     def at_once(
         self, state: Array, z: Array, past: PyTree, position: Array
@@ -263,7 +333,18 @@ class ParallelExperts(eqx.Module):
         def visit(level: Level, state: Array | None, past: PyTree) -> Any:
             return level.at_once(state, z, past, position)
 
-        return self._through(normed(state, self.carry_scale), past, visit)
+        if self._is_single:
+            past = past[0], _stacked(past[1])
+        state, (first, rest) = self._through(
+            normed(state, self.carry_scale), past, visit
+        )
+        return state, (first, _first(rest) if self._is_single else rest)
+
+    @property
+    def _is_single(self) -> bool:
+        return self.levels is not None and self.allocation.depth == 1 + (
+            self.first is not None
+        )
 
     @property
     def has_sequences(self) -> bool:
@@ -280,12 +361,16 @@ class ParallelExperts(eqx.Module):
         past = jax.tree.map(
             lambda ring: in_order(ring.rows, start), carry.context, is_leaf=_is_rolling
         )
+        if self._is_single:
+            past = past[0], _first(past[1])
         if carry.state is None:
             states, rows = unroll_stateless(self, self._zero_state(), past, steps)
             state = None
         else:
             states, rows = unroll_recurrent(self, carry.state, past, steps)
             state = states[:, -1]
+        if self._is_single:
+            rows = rows[0], _stacked(rows[1])
         end = steps.position[-1] + 1
         context = jax.tree.map(
             lambda ring, rows: Rolling(
@@ -439,3 +524,11 @@ def cast(tree: PyTree, dtype: Any) -> PyTree:
 
 def _is_rolling(x: Any) -> bool:
     return isinstance(x, Rolling)
+
+
+def _first(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: x[0], tree)
+
+
+def _stacked(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: x[None], tree)

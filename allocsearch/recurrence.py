@@ -2,9 +2,9 @@
 
 Once the state before every step is known, all steps can be computed at once, level by
 level, as without recurrence. So the states come from a scan that nothing is kept of, and
-gradients from the computation at once, which needs to know two things more: the states,
-and how the loss depends on each state through all later steps. The latter comes from a
-scan backwards that computes each step again and never touches the parameters' gradients.
+gradients from the computation at once, which needs to know two things: the states, and
+how the loss depends on each of them through all later steps. The latter comes from a
+scan backwards that computes each step again and leaves the parameters' gradients alone.
 Parameters, inputs and the carry get their gradients from the computation at once, in
 large matrix products. The rows of every step lie in one array that both scans read; no
 window is kept twice.
@@ -17,16 +17,58 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from allocsearch.experts.sequence import followed_by, put, take, turn, window_of
+from allocsearch.experts.sequence import (
+    followed_by,
+    put_in_place,
+    take,
+    turn,
+    window_of,
+)
 
 
 class SequenceNetwork(Protocol):
     """What is asked of the network here; see `allocsearch.network.ParallelExperts`."""
 
     def ring_step(
-        self, state: Array, z: Array, rows: PyTree, slot: Array, position: Array
+        self, state: Array, z: Array, rings: PyTree, slot: Array, position: Array
     ) -> tuple[Array, PyTree, PyTree]:
-        """One step: the top state, the rings, the rows put into them."""
+        """One step.
+
+        Args:
+            state: the top state of the last step, (R, d).
+            z: the encoded input, (d,).
+            rings: the last rows of all levels, as rings.
+            slot: the place in the rings that this step replaces.
+            position: of the step in its stream.
+
+        Returns:
+            The top state; the rings; and the states that entered the levels, with the
+            rows put into the rings.
+        """
+        ...
+
+    def pulled_back(
+        self,
+        before: Array,
+        entered: PyTree,
+        z: Array,
+        rings: PyTree,
+        slot: Array,
+        position: Array,
+        gradients: tuple[Array, PyTree],
+    ) -> tuple[Array, PyTree]:
+        """One step backwards.
+
+        Args:
+            before: the top state of the last step, (R, d).
+            entered: the states that entered the levels.
+            z, slot, position: as for `ring_step`.
+            rings: with the rows of this step.
+            gradients: by the top state, and by the rings as later steps read them.
+
+        Returns:
+            Gradients by `before`, and by the rings without the rows of this step.
+        """
         ...
 
     def at_once(
@@ -97,12 +139,12 @@ def unroll_recurrent(
     # Values come from the scan and gradients through the computation at once, which
     # is not run where there are none.
     fixed = jax.lax.stop_gradient((network, state, past, steps))
-    tops, rows = _scan(*fixed)
+    tops, entered, rows = _scan(*fixed)
     before = jnp.concatenate([state[:, None], tops[:, :-1]], axis=1)
     before = jnp.where(steps.reset[:, None], 0, before)
     at_once, new = network.at_once(before, steps.z, past, steps.position)
     values = tops, _last(fixed[2], rows)
-    given = fixed[0], jax.lax.stop_gradient(before), fixed[3]
+    given = fixed[0], jax.lax.stop_gradient(before), entered, fixed[3]
     return _with_later_steps(
         (at_once, _last(past, new)), values, *given, followed_by(fixed[2], rows)
     )
@@ -110,8 +152,8 @@ def unroll_recurrent(
 
 def _scan(
     network: SequenceNetwork, state: Array, past: PyTree, steps: Steps
-) -> tuple[Array, PyTree]:
-    """Top states (R, T, d), and rows in order, one step after the other."""
+) -> tuple[Array, PyTree, PyTree]:
+    """One step after the other: top states (R, T, d), those that entered, and rows."""
     window = window_of(past)
 
     def body(carry: PyTree, xs: PyTree) -> PyTree:
@@ -119,19 +161,20 @@ def _scan(
         (z, reset, position), index = xs
         state = jnp.where(reset, 0, state)
         slot = index % window
-        state, rings, new = network.ring_step(state, z, rings, slot, position)
-        return (state, rings), (state, jax.tree.map(lambda x: x[..., 0, :], new))
+        state, rings, kept = network.ring_step(state, z, rings, slot, position)
+        entered, new = kept
+        new = jax.tree.map(lambda x: x[..., 0, :], new)
+        return (state, rings), (state, entered, new)
 
     xs = steps, jnp.arange(len(steps.z))
-    _, (tops, rows) = jax.lax.scan(body, (state, past), xs)
-    return jnp.moveaxis(tops, 0, 1), jax.tree.map(
-        lambda x: jnp.moveaxis(x, 0, -2), rows
-    )
+    _, (tops, entered, rows) = jax.lax.scan(body, (state, past), xs)
+    rows = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2), rows)
+    return jnp.moveaxis(tops, 0, 1), entered, rows
 
 
 def _last(past: PyTree, rows: PyTree) -> PyTree:
     n_steps = window_of(rows)
-    return take(followed_by(past, rows), n_steps, window_of(past))
+    return jax.tree.map(lambda r: r[..., n_steps:, :], followed_by(past, rows))
 
 
 @eqx.filter_custom_vjp
@@ -140,6 +183,7 @@ def _with_later_steps(
     values: PyTree,
     network: SequenceNetwork,
     before: Array,
+    entered: PyTree,
     steps: Steps,
     rows: PyTree,
 ) -> PyTree:
@@ -150,10 +194,11 @@ def _with_later_steps(
         values: the same, as computed one after the other.
         network: what was unrolled.
         before: the state before every step, (R, T, d).
+        entered: the states that entered the levels, T first.
         steps: what was given of the steps.
         rows: the window's rows before the first step, then those of the steps.
     """
-    del at_once, network, before, steps, rows
+    del at_once, network, before, entered, steps, rows
     return values
 
 
@@ -172,6 +217,7 @@ def _backward(
     values: PyTree,
     network: SequenceNetwork,
     before: Array,
+    entered: PyTree,
     steps: Steps,
     rows: PyTree,
 ) -> PyTree:
@@ -179,29 +225,29 @@ def _backward(
     g_tops, g_last = _filled(gradients, at_once)
     n_steps = len(steps.z)
     window = window_of(rows) - n_steps
-    rings = turn(take(rows, n_steps, window), n_steps % window)
+    last = jax.tree.map(lambda r: r[..., n_steps:, :], rows)
+    rings = turn(last, n_steps % window)
     g_rings = turn(g_last, n_steps % window)
 
     def body(carry: PyTree, xs: PyTree) -> PyTree:
         g_state, rings, g_rings = carry
-        g_top, before, (z, reset, position), index = xs
+        g_top, before, entered, (z, reset, position), index = xs
         slot = index % window
         g_top = g_top + g_state
-
-        def step(before: Array, rings: PyTree) -> tuple[PyTree, PyTree]:
-            top, rings, _ = network.ring_step(before, z, rings, slot, position)
-            return (top, rings), rings
-
-        _, pull, rings = jax.vjp(step, before, rings, has_aux=True)
-        g_state, g_rings = pull((g_top, g_rings))
+        g_state, g_rings = network.pulled_back(
+            before, entered, z, rings, slot, position, (g_top, g_rings)
+        )
         g_state = jnp.where(reset, 0, g_state)
-        # The row of this step gives its place back to the one that it replaced.
-        rings = put(rings, take(rows, index, 1), slot)
+        # The row of this step gives its place back to the one that it replaced, once
+        # it has been read: otherwise XLA would copy the rings.
+        rings, g_state = jax.lax.optimization_barrier((rings, g_state))
+        rings = put_in_place(rings, take(rows, index, 1), slot)
         return (g_state, rings, g_rings), g_top
 
     xs = (
         jnp.moveaxis(g_tops, 1, 0),
         jnp.moveaxis(before, 1, 0),
+        entered,
         steps,
         jnp.arange(n_steps),
     )

@@ -118,21 +118,66 @@ def window_of(rows: PyTree) -> int:
     return jax.tree.leaves(rows)[0].shape[-2]
 
 
-def put(rows: PyTree, new: PyTree, index: Array | int) -> PyTree:
-    """The rows with one replaced, or several that follow each other."""
+def put(rows: PyTree, new: PyTree, slot: Array) -> PyTree:
+    """The rows with one replaced."""
     return jax.tree.map(
         lambda r, n: jax.lax.dynamic_update_slice_in_dim(
-            r, n.astype(r.dtype), index, r.ndim - 2
+            r, n.astype(r.dtype), slot, r.ndim - 2
         ),
         rows,
         new,
     )
 
 
-def take(rows: PyTree, start: Array | int, length: int) -> PyTree:
+def put_in_place(rows: PyTree, new: PyTree, slot: Array) -> PyTree:
+    """`put`, without gradients, so that a batch of streams is updated in place.
+
+    All streams have the same slot. JAX maps an update of a slice to a scatter, which
+    XLA's CPU backend does on a copy of all rows.
+    """
+    return jax.tree.map(lambda r, n: _put(r, n.astype(r.dtype), slot), rows, new)
+
+
+@jax.custom_batching.custom_vmap
+def _put(rows: Array, new: Array, slot: Array) -> Array:
+    return jax.lax.dynamic_update_slice_in_dim(rows, new, slot, rows.ndim - 2)
+
+
+@_put.def_vmap
+def _put_batch(
+    size: int, batched: list[bool], rows: Array, new: Array, slot: Array
+) -> tuple[Array, bool]:
+    if batched[2]:
+        each = [0 if b else None for b in batched]
+        return jax.vmap(_put.fun, each)(rows, new, slot), True
+    rows, new = (
+        x if b else jnp.broadcast_to(x, (size, *x.shape))
+        for x, b in ((rows, batched[0]), (new, batched[1]))
+    )
+    return _put(rows, new, slot), True
+
+
+def take(rows: PyTree, start: Array, length: int) -> PyTree:
     """Rows that follow each other."""
     return jax.tree.map(
-        lambda r: jax.lax.dynamic_slice_in_dim(r, start, length, r.ndim - 2), rows
+        lambda r: jax.lax.dynamic_slice_in_dim(
+            r, start, length, r.ndim - 2
+        ),
+        rows,
+    )
+
+
+def at(rows: PyTree, level: Array) -> PyTree:
+    """The rows of one level, from those of all."""
+    return jax.tree.map(
+        lambda r: jax.lax.dynamic_index_in_dim(r, level, keepdims=False), rows
+    )
+
+
+def set_at(rows: PyTree, new: PyTree, level: Array) -> PyTree:
+    """The rows of all levels with those of one replaced."""
+    return jax.tree.map(
+        lambda r, n: jax.lax.dynamic_update_index_in_dim(r, n, level, 0), rows, new
     )
 
 
@@ -222,9 +267,6 @@ def attend_in_blocks(
 
 def _block(window: int, n_steps: int) -> tuple[int, int]:
     """How many steps a block has, and how many blocks a window."""
-    if n_steps <= window // 4:
-        return n_steps, 1
-    for parts in (4, 2):
-        if window % parts == 0 and window // parts >= 16:
-            return window // parts, parts
+    if n_steps > window // 2 and window % 2 == 0:
+        return window // 2, 2
     return (window, 1) if n_steps > window else (n_steps, 1)
