@@ -195,7 +195,7 @@ def audit_model(model: Model, observation: jax.ShapeDtypeStruct) -> Audit:
     parts = {
         "core": count_flops(_core_step, core, carry, z),
         "encoder": count_flops(model.encoder, observation),
-        "head": count_flops(model.head, features),
+        "head": count_flops(model.readout, features),
     }
     core_arrays = (core.first, core.levels)
     return Audit(

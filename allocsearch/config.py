@@ -163,8 +163,15 @@ class TrainingConfig(Section):
     """Train all seeds in one program; if unset, on accelerators but not on CPUs."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """What training computes in; parameters and evaluation stay in float32."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """`muon` trains matrices of the experts with Muon, and all else with AdamW."""
+    accumulation: Count = 1
+    """Parts that a batch is worked through in, one after the other, for one update."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
     """At width 64, one expert and one level; other shapes are scaled from it."""
+    adam_learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """The same of what Muon does not train; learning_rate if unset. Of no effect
+    where AdamW trains everything."""
     scale_learning_rate: bool = True
     """Scale it with d, E and L; if false, every parameter has the rate as it stands."""
     warmup: Annotated[int, Field(ge=0)] = 50
@@ -175,6 +182,8 @@ class TrainingConfig(Section):
     """Fraction of the learning rate that the fall ends at."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Gradients are clipped to this global norm."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
+    """Muon's decay of the moment, which is Nesterov's."""
     b1: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Adam's decay of the first moment."""
     b2: Annotated[float, Field(ge=0, lt=1)] = 0.98

@@ -1,5 +1,7 @@
 """A whole network: a task's encoder, the parallel experts and the task's head."""
 
+import abc
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -8,6 +10,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
 from allocsearch.network import Carry, ParallelExperts, cast
+
+
+class TiedHead(eqx.Module):
+    """A head that reads with parameters of the encoder."""
+
+    @abc.abstractmethod
+    def tied(self, encoder: Any) -> Callable[[Array], PyTree]:
+        """What to call on features: a module that holds what it takes from both."""
+
+
+def readout(encoder: Any, head: Any) -> Any:
+    """A head as it is called on features."""
+    return head.tied(encoder) if isinstance(head, TiedHead) else head
 
 
 class Model(eqx.Module):
@@ -40,7 +55,7 @@ class Model(eqx.Module):
         self, carry: Carry, observation: PyTree, reset: Bool[Array, ""] | bool
     ) -> tuple[Carry, PyTree]:
         """One external step: an observation in, the head's outputs out."""
-        z = self._encode(observation)
+        z = self.encode(observation)
         carry, features = self.core.step(carry, z, reset)
         return carry, self._read(features)
 
@@ -48,12 +63,18 @@ class Model(eqx.Module):
         self, carry: Carry, observations: PyTree, reset: Bool[Array, " t"]
     ) -> tuple[Carry, PyTree]:
         """Successive steps; encoder and head run outside the scan over time."""
-        z = jax.vmap(self._encode)(observations)
+        z = jax.vmap(self.encode)(observations)
         carry, features = self.core.unroll(carry, z, reset)
         return carry, jax.vmap(self._read)(features)
 
-    def _encode(self, observation: PyTree) -> Array:
+    @property
+    def readout(self) -> Any:
+        """The head as it is called on features, with what the encoder lends it."""
+        return readout(self.encoder, self.head)
+
+    def encode(self, observation: PyTree) -> Array:
+        """The core's input z, in the precision that it computes in."""
         return self.encoder(observation).astype(self.core.dtype)
 
     def _read(self, features: Array) -> PyTree:
-        return cast(self.head(features), jnp.float32)
+        return cast(self.readout(features), jnp.float32)

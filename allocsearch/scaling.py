@@ -13,6 +13,13 @@ Learning rate, quoted at d = 64, E = 1, L = 1 and scaled for Adam:
 The factor 64/d is the width rule of Yang et al., "Tensor Programs V" (2022). The
 factor 1/√(E·L) is there because the experts' gradients correlate: their L·E changes add
 up coherently, while the state that they move has the scale of an incoherent sum.
+
+With `optimizer: muon` the matrices of the experts take orthogonal steps instead,
+× 0.2·√64 × √(outputs/inputs) / √(E·L). An orthogonal step already moves features
+equally far at any d, so there is no 64/d; 0.2·√64 gives steps of a square matrix at
+d = 64 the rms of 0.2 that Adam's have (Liu et al., "Muon is Scalable for LLM Training",
+2025), so that both optimisers are quoted on one scale. Everything else has AdamW's
+rule, at `adam_learning_rate`.
 """
 
 from typing import Any
@@ -23,11 +30,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
+from allocsearch import muon
 from allocsearch.config import TrainingConfig
 from allocsearch.level import Level
 from allocsearch.model import Model
 
 BASE_WIDTH = 64
+MUON_RMS = 0.2
+"""Root mean square of the steps of Muon at the base width, as Adam's have it."""
 
 
 def learning_rate_multipliers(model: Model) -> PyTree:
@@ -66,7 +76,7 @@ def learning_rate_multipliers(model: Model) -> PyTree:
 
 
 class OptimizerState(eqx.Module):
-    """Adam's moments and the place on the schedule.
+    """Moments and the place on the schedule.
 
     Learning rate and horizon are data, so that other values compile nothing anew.
     """
@@ -78,7 +88,9 @@ class OptimizerState(eqx.Module):
 
 
 class Optimizer(eqx.Module):
-    """AdamW with clipping, the scaling rule, and a warm-up–stable–cool-down schedule.
+    """AdamW, or Muon beside it, by the scaling rule, with clipping and a schedule.
+
+    The rate warms up, stays and cools down.
 
     Attributes:
         training: decay rates, clipping and schedule.
@@ -94,7 +106,7 @@ class Optimizer(eqx.Module):
             horizon: how many updates there will be.
         """
         return OptimizerState(
-            moments=self._transform().init(eqx.filter(model, eqx.is_array)),
+            moments=self._transform(model).init(eqx.filter(model, eqx.is_array)),
             n_updates=jnp.zeros((), jnp.int32),
             horizon=jnp.asarray(horizon, jnp.int32),
             learning_rate=jnp.asarray(self.training.learning_rate, jnp.float32),
@@ -108,16 +120,21 @@ class Optimizer(eqx.Module):
         Returns:
             The moved network and the next state.
         """
-        steps, moments = self._transform().update(gradients, state.moments)
-        rate = state.learning_rate * self.schedule(state.n_updates, state.horizon)
+        steps, moments = self._transform(model).update(gradients, state.moments)
+        schedule = self.schedule(state.n_updates, state.horizon)
+        rate = state.learning_rate * schedule
+        others = (self.training.adam_learning_rate or state.learning_rate) * schedule
         arrays, static = eqx.partition(model, eqx.is_array)
         decay = self.training.weight_decay
 
-        def move(x: Array, step: Array, factor: float) -> Array:
-            shrink = rate * decay * x if x.ndim >= 2 else 0.0
-            return x - rate * factor * step - shrink
+        def move(x: Array, step: Array, factor: float, first: bool) -> Array:
+            own = rate if first else others
+            shrink = own * decay * x if x.ndim >= 2 else 0.0
+            return x - own * factor * step - shrink
 
-        arrays = jax.tree.map(move, arrays, steps, self._multipliers(model))
+        arrays = jax.tree.map(
+            move, arrays, steps, self._multipliers(model), self._has_first_rate(model)
+        )
         moved = eqx.combine(arrays, static)
         return moved, OptimizerState(
             moments, state.n_updates + 1, state.horizon, state.learning_rate
@@ -150,13 +167,33 @@ class Optimizer(eqx.Module):
         return Optimizer(self.training.model_copy(update=data))
 
     def _multipliers(self, model: Model) -> PyTree:
-        if self.training.scale_learning_rate:
-            return learning_rate_multipliers(model)
-        return jax.tree.map(lambda _: 1.0, eqx.filter(model, eqx.is_array))
-
-    def _transform(self) -> optax.GradientTransformation:
         training = self.training
-        return optax.chain(
-            optax.clip_by_global_norm(training.max_grad_norm),
-            optax.scale_by_adam(b1=training.b1, b2=training.b2, eps=training.eps),
+        factors = jax.tree.map(lambda _: 1.0, eqx.filter(model, eqx.is_array))
+        if training.scale_learning_rate:
+            factors = learning_rate_multipliers(model)
+        if training.optimizer != "muon":
+            return factors
+        allocation = model.core.allocation
+        joint = (allocation.n_experts * allocation.depth) ** -0.5
+        scale = MUON_RMS * BASE_WIDTH**0.5
+        scale *= joint if training.scale_learning_rate else 1.0
+        return jax.tree.map(
+            lambda factor, gain, own: scale * gain if own else factor,
+            factors,
+            muon.gains(model),
+            muon.is_matrix(model),
         )
+
+    def _has_first_rate(self, model: Model) -> PyTree:
+        """For every parameter whether `learning_rate` is its rate."""
+        if self.training.optimizer == "muon":
+            return muon.is_matrix(model)
+        return jax.tree.map(lambda _: True, eqx.filter(model, eqx.is_array))
+
+    def _transform(self, model: Model) -> optax.GradientTransformation:
+        training = self.training
+        adam = optax.scale_by_adam(b1=training.b1, b2=training.b2, eps=training.eps)
+        clip = optax.clip_by_global_norm(training.max_grad_norm)
+        if training.optimizer == "muon":
+            return optax.chain(clip, muon.by_part(model, training.momentum, adam))
+        return optax.chain(clip, adam)

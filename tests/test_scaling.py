@@ -21,7 +21,7 @@ class Linear(eqx.Module):
         return x @ self.weight
 
 
-def movement(width=16, n_experts=2, depth=2, n_updates=4):
+def movement(width=16, n_experts=2, depth=2, n_updates=4, optimizer="adamw"):
     """rms change of the head's input after a few updates on random data."""
     keys = jax.random.split(jax.random.key(0), 5)
     allocation = Allocation("mlp", True, depth, n_experts, width)
@@ -47,7 +47,9 @@ def movement(width=16, n_experts=2, depth=2, n_updates=4):
     def loss(model):
         return jnp.mean((jax.vmap(jax.vmap(model.head))(features(model)) - y) ** 2)
 
-    training = TrainingConfig(learning_rate=1e-4, warmup=0, cooldown=0)
+    training = TrainingConfig(
+        learning_rate=1e-4, warmup=0, cooldown=0, optimizer=optimizer
+    )
     optimizer = scaling.Optimizer(training)
     state = optimizer.init(model, 1000)
     before = features(model)
@@ -83,6 +85,15 @@ def test_updates_move_features_equally_far(axis, values, monkeypatch):
     without = spread(moved(axis, values))
     assert with_rule < 2.5
     assert without > 1.5 * with_rule
+
+
+@pytest.mark.parametrize(
+    ("axis", "values"),
+    [("width", (16, 128)), ("n_experts", (4, 16)), ("depth", (1, 8))],
+)
+def test_updates_of_muon_move_features_equally_far(axis, values):
+    distances = [movement(**{axis: value}, optimizer="muon") for value in values]
+    assert spread(distances) < 2.5, distances
 
 
 def test_schedule_rises_stays_and_falls():

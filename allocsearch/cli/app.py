@@ -13,6 +13,7 @@ from allocsearch.cli import exits
 from allocsearch.cli.commands.data import data
 from allocsearch.cli.commands.doctor import doctor
 from allocsearch.cli.commands.evaluate import evaluate
+from allocsearch.cli.commands.generate import generate
 from allocsearch.cli.commands.pareto import pareto
 from allocsearch.cli.commands.plugins import plugins
 from allocsearch.cli.commands.resume import resume
@@ -32,7 +33,7 @@ ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Search": (run, resume, train),
-    "Look": (status, trials, show, pareto, evaluate, watch),
+    "Look": (status, trials, show, pareto, evaluate, watch, generate),
     "Prepare": (data, space, show_config, plugins, doctor),
 }
 

@@ -131,9 +131,14 @@ def _scores(
         "intervals": overall,
         "baseline": task.baseline(split),
         "seeds": [
-            {"seed": seed, "metrics": metrics, "intervals": intervals}
-            for seed, metrics, intervals in zip(
-                candidate.seeds, seeds, each, strict=True
+            {
+                "seed": seed,
+                "metrics": score.metrics,
+                "intervals": intervals,
+                "details": dict(score.details),
+            }
+            for seed, score, intervals in zip(
+                candidate.seeds, scores, each, strict=True
             )
         ],
         "n_items": _n_items(scores),

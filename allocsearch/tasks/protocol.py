@@ -1,6 +1,7 @@
 """What a task is: data, an encoder and a head, training in fixed chunks, evaluation."""
 
 import abc
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,18 +9,16 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 from rich.text import Text
 
-from allocsearch.allocation import Allocation
+from allocsearch.allocation import Allocation, Scalar
 from allocsearch.config import ExpertConfig, Section, TrainingConfig
 from allocsearch.errors import ConfigError
 from allocsearch.model import Model
 from allocsearch.network import ParallelExperts
 from allocsearch.results import Objective
-from allocsearch.scaling import Optimizer, OptimizerState
 
 
 @dataclass(frozen=True)
@@ -113,6 +112,48 @@ class Showing:
 
 
 @dataclass(frozen=True)
+class Prompt:
+    """What a trained network is asked to go on with, see `Task.generate`.
+
+    Attributes:
+        text: the beginning; a stream's own beginning if empty.
+        n_steps: how many steps to draw, tokens for a language model.
+        temperature: logits are divided by it; at 0 the likeliest step is taken.
+        top_k: draw among this many likeliest steps; among all if None.
+        seed: decides what is drawn.
+    """
+
+    text: str = ""
+    n_steps: int = 100
+    temperature: float = 1.0
+    top_k: int | None = None
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.n_steps < 1:
+            raise ConfigError(f"{self.n_steps} steps to draw: give at least 1")
+        if not 0 <= self.temperature < math.inf:
+            raise ConfigError(
+                f"temperature is {self.temperature}: give a number of 0 or more"
+            )
+        if self.top_k is not None and self.top_k < 1:
+            raise ConfigError(f"top-k is {self.top_k}: give at least 1")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What a network made of a `Prompt`.
+
+    Attributes:
+        text: without the prompt.
+        details: JSON-ready values, such as the tokens.
+    """
+
+    text: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Training values that belong together, by name; laid over those of a budget.
 
@@ -137,11 +178,13 @@ class Scores:
             split, such as a level, in the same order for every network; empty where
             a task does not tell.
         means: the metrics that are means of a column, and which.
+        details: further JSON-ready values, such as a curve.
     """
 
     metrics: dict[str, float]
     items: Mapping[str, np.ndarray] = field(default_factory=dict)
     means: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Task(abc.ABC):
@@ -200,6 +243,27 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def head(self, width: int, *, key: PRNGKeyArray) -> eqx.Module:
         """A module from features, (*positions, width), to the task's outputs."""
+
+    def expert_options(self, name: str) -> Mapping[str, Scalar]:
+        """Options that a kind of expert has on this task, unless a study sets them.
+
+        Such as how far back attention looks. A budget's reference allocation has them
+        too.
+        """
+        del name
+        return {}
+
+    def check_training(self, training: TrainingConfig) -> None:
+        """Refuse training fields that the task cannot follow.
+
+        Raises:
+            ConfigError: says which. The default refuses gradient accumulation.
+        """
+        if training.accumulation > 1:
+            raise ConfigError(
+                f"task {self.name!r} does not accumulate gradients: set "
+                "training.accumulation=1"
+            )
 
     @abc.abstractmethod
     def init(
@@ -328,6 +392,21 @@ class Task(abc.ABC):
         del index, label, state, split
         raise ConfigError(f"task {self.name!r} has no items to look at")
 
+    def generate(self, state: PyTree, request: Prompt) -> Generated:
+        """What a trained network makes of a prompt, step by step as it is trained.
+
+        Tasks whose networks make nothing need not offer it.
+
+        Args:
+            state: from `init_trained`; the first run's network is asked.
+            request: the prompt, how much is wanted, and how it is drawn.
+
+        Raises:
+            ConfigError: the task's networks make nothing, or the prompt is unfit.
+        """
+        del state, request
+        raise ConfigError(f"networks of task {self.name!r} generate nothing")
+
 
 def build_model(
     task: Task, allocation: Allocation, *, key: PRNGKeyArray, canonical: bool = False
@@ -350,152 +429,7 @@ def build_model(
     )
 
 
-class Run(eqx.Module):
-    """One training run: a network, its optimiser, and whatever the task streams.
-
-    Attributes:
-        model: the network.
-        optimizer: moments and place on the schedule.
-        stream: the task's own state: environments, data position, carries, keys.
-    """
-
-    model: Model
-    optimizer: OptimizerState
-    stream: PyTree
-
-
-class TrainedTask(Task):
-    """A task that trains a network by gradient, one seed at a time.
-
-    Implementations write `init_stream`, `chunk` and `score`; a group of seeds shares
-    one compiled program.
-    """
-
-    @abc.abstractmethod
-    def init_stream(self, model: Model, *, key: PRNGKeyArray) -> PyTree:
-        """What one run streams, before training: a pytree of arrays."""
-
-    @abc.abstractmethod
-    def chunk(self, run: Run, optimizer: Optimizer) -> tuple[Run, dict[str, Any]]:
-        """One chunk of training; pure and traceable, at most a few seconds of work.
-
-        Returns:
-            The run, and scalar metrics.
-        """
-
-    @property
-    @abc.abstractmethod
-    def updates_per_chunk(self) -> int:
-        """Optimiser updates in one chunk."""
-
-    @abc.abstractmethod
-    def score(self, model: Model, split: str) -> dict[str, float]:
-        """Metrics of one network on a split; the same call gives the same numbers."""
-
-    def score_each(self, model: Model, split: str) -> Scores:
-        """The metrics of `score`, and what each item scored, where a task can tell."""
-        return Scores(self.score(model, split))
-
-    def init(
-        self, allocation: Allocation, training: TrainingConfig, seeds: Sequence[int]
-    ) -> PyTree:
-        """See `Task.init`."""
-        optimizer = Optimizer(training)
-        runs = tuple(self._init_run(allocation, optimizer, seed) for seed in seeds)
-        return optimizer, runs
-
-    def init_trained(
-        self, allocation: Allocation, training: TrainingConfig, seeds: Sequence[int]
-    ) -> PyTree:
-        """See `Task.init_trained`: the networks alone."""
-        del training
-        models = [_build(self, allocation, jax.random.key(seed)) for seed in seeds]
-        absent: Any = None
-        return absent, tuple(Run(model, absent, absent) for model in models)
-
-    def train(self, state: PyTree, n_chunks: int) -> tuple[PyTree, list[dict]]:
-        """See `Task.train`."""
-        optimizer, runs = state
-        program = optimizer.program
-        if len(runs) > 1 and _together(optimizer.training):
-            runs, metrics = _train_together(self, runs, program, n_chunks)
-            return (optimizer, runs), metrics
-        trained, metrics = [], []
-        for run in runs:
-            last: dict[str, Any] = {}
-            for _ in range(n_chunks):
-                run, last = _chunk(self, run, program)
-            trained.append(run)
-            metrics.append({name: float(value) for name, value in last.items()})
-        return (optimizer, tuple(trained)), metrics
-
-    def evaluate(self, state: PyTree, split: str = "valid") -> list[dict[str, float]]:
-        """See `Task.evaluate`."""
-        return [self.score(run.model, split) for run in state[1]]
-
-    def evaluate_each(self, state: PyTree, split: str = "valid") -> list[Scores]:
-        """See `Task.evaluate_each`."""
-        return [self.score_each(run.model, split) for run in state[1]]
-
-    def _init_run(self, allocation: Allocation, optimizer: Optimizer, seed: int) -> Run:
-        key_model, key_stream = jax.random.split(jax.random.key(seed))
-        model = _build(self, allocation, key_model)
-        return Run(
-            model=model,
-            optimizer=optimizer.init(model, self.n_updates(optimizer.training)),
-            stream=self.init_stream(model, key=key_stream),
-        )
-
-    def n_updates(self, training: TrainingConfig) -> int:
-        """Optimiser updates over the whole horizon."""
-        return n_chunks(self, training) * self.updates_per_chunk
-
-
 def n_chunks(task: Task, training: TrainingConfig) -> int:
     """Chunks that cover the horizon: at least one, rounded up."""
     horizon = training.horizon or task.steps_per_chunk
     return max(1, -(-horizon // task.steps_per_chunk))
-
-
-def _together(training: TrainingConfig) -> bool:
-    if training.seeds_together is None:
-        return jax.default_backend() != "cpu"
-    return training.seeds_together
-
-
-def _train_together(
-    task: TrainedTask, runs: tuple[Run, ...], optimizer: Optimizer, n_chunks: int
-) -> tuple[tuple[Run, ...], list[dict]]:
-    metrics: dict[str, Any] = {}
-    for _ in range(n_chunks):
-        runs, metrics = _chunk_together(task, runs, optimizer)
-    named = {name: values.tolist() for name, values in metrics.items()}
-    return runs, [{k: v[i] for k, v in named.items()} for i in range(len(runs))]
-
-
-@eqx.filter_jit
-def _chunk_together(
-    task: TrainedTask, runs: tuple[Run, ...], optimizer: Optimizer
-) -> tuple[tuple[Run, ...], dict[str, Any]]:
-    """A chunk of every run, mapped over them."""
-    arrays, static = zip(*(eqx.partition(r, eqx.is_array) for r in runs), strict=True)
-
-    def one(arrays: Any) -> tuple[Any, dict[str, Any]]:
-        run, metrics = task.chunk(eqx.combine(arrays, static[0]), optimizer)
-        return eqx.filter(run, eqx.is_array), metrics
-
-    stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *arrays)
-    stacked, metrics = jax.vmap(one)(stacked)
-    each = [jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(len(runs))]
-    trained = tuple(eqx.combine(a, s) for a, s in zip(each, static, strict=True))
-    return trained, metrics
-
-
-@eqx.filter_jit
-def _chunk(task: TrainedTask, run: Run, optimizer: Optimizer) -> Any:
-    return task.chunk(run, optimizer)
-
-
-@eqx.filter_jit
-def _build(task: Task, allocation: Allocation, key: PRNGKeyArray) -> Model:
-    return build_model(task, allocation, key=key)

@@ -22,6 +22,7 @@ from allocsearch.config import (
     parse,
 )
 from allocsearch.errors import BudgetError, UnknownNameError, unknown_name
+from allocsearch.model import readout
 from allocsearch.registry import check_limits, find, limited_to, load, names
 from allocsearch.space import core_flops, feasible_space, work_of
 from allocsearch.tasks.protocol import NamedBudget, Recipe, Task
@@ -66,7 +67,8 @@ class Setting:
             "update": self.space.update,
             "nonrecurrent_form": self.space.nonrecurrent_form,
         }
-        return tuple({**own, **expert.options}.items())
+        usual = self.task.expert_options(expert.name)
+        return tuple({**own, **usual, **expert.options}.items())
 
     def allocations(self, expert: ExpertConfig, arm: str) -> tuple[Allocation, ...]:
         """The feasible set of one expert and arm.
@@ -135,13 +137,15 @@ def _resolve(config: StudyConfig, budget_name: str) -> Setting:
     axes = merge(_searched(mode), named.space, given.get("space", {}))
     space = parse(SpaceConfig, axes, "space")
     _check_names("aggregation", space.aggregations)
+    training = parse(TrainingConfig, training, "training")
+    task.check_training(training)
     experts = config.experts or kind.experts
     _check_names("expert", [expert.name for expert in experts])
     return Setting(
         task=task,
         task_config=task_config,
         budget=_budget(task, named, flops, budget_name, space),
-        training=parse(TrainingConfig, training, "training"),
+        training=training,
         search=parse(SearchConfig, search, "search"),
         space=space,
         experts=tuple(experts),
@@ -203,7 +207,7 @@ def task_overhead(task: Task, width: int) -> Work:
     return Work(
         core=0,
         encoder=count_flops(encoder, task.observation).contractions,
-        head=count_flops(head, features).contractions,
+        head=count_flops(readout(encoder, head), features).contractions,
     )
 
 
@@ -241,11 +245,19 @@ def _budget(
     task: Task, named: NamedBudget, flops: int | None, text: str, space: SpaceConfig
 ) -> Budget:
     if flops is None:
-        work = Work(core_flops(named.reference, task.positions))
+        reference = _reference(task, named)
+        work = Work(core_flops(reference, task.positions))
         if space.scope == "total":
             overhead = functools.partial(task_overhead, task)
-            work = work_of(named.reference, task.positions, overhead)
+            work = work_of(reference, task.positions, overhead)
         flops = named.multiple * work.within(space.scope)
     tolerance = named.tolerance if space.tolerance is None else space.tolerance
     budget = Budget(flops, name=text, tolerance=tolerance, scope=space.scope)
     return replace(budget, granule=space.granule or named.granule)
+
+
+def _reference(task: Task, named: NamedBudget) -> Allocation:
+    """The allocation whose work a budget is, with the options it has on this task."""
+    options = task.expert_options(named.reference.expert)
+    own = tuple({**options, **dict(named.reference.options)}.items())
+    return replace(named.reference, options=own)

@@ -20,10 +20,8 @@ from allocsearch.tasks.protocol import (
     DataReport,
     NamedBudget,
     Recipe,
-    Run,
     Scores,
     Showing,
-    TrainedTask,
 )
 from allocsearch.tasks.sokoban import data
 from allocsearch.tasks.sokoban.actor_critic import actor_critic_loss
@@ -39,6 +37,7 @@ from allocsearch.tasks.sokoban.recipes import RECIPES
 from allocsearch.tasks.sokoban.rollout import Experience, Stream, start, unroll
 from allocsearch.tasks.sokoban.showing import show_episode, show_level
 from allocsearch.tasks.sokoban.stacked_encoder import StackedEncoder
+from allocsearch.tasks.trained import Run, TrainedTask
 
 
 class Sokoban(TrainedTask):

@@ -17,7 +17,8 @@ from allocsearch.errors import unknown_name
 from allocsearch.model import Model
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer
-from allocsearch.tasks.protocol import NamedBudget, Run, TrainedTask
+from allocsearch.tasks.protocol import NamedBudget
+from allocsearch.tasks.trained import Run, TrainedTask
 from allocsearch_statetrack.groups import GROUPS
 from allocsearch_statetrack.streams import (
     held_out_tokens,

@@ -11,12 +11,13 @@ from allocsearch.allocation import Allocation
 from allocsearch.config import parse
 from allocsearch.errors import ConfigError, DataError
 from allocsearch.tasks import pictures
-from allocsearch.tasks.protocol import Run, build_model
+from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.sokoban import Sokoban
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.environment import ACTIONS
 from allocsearch.tasks.sokoban.evaluation import play
 from allocsearch.tasks.sokoban.playback import play_level
+from allocsearch.tasks.trained import Run
 
 LIMIT = 12
 

@@ -1,0 +1,53 @@
+"""The named budgets of FineWeb, and the task as it is run under each."""
+
+from types import MappingProxyType
+from typing import Any
+
+from allocsearch.allocation import Allocation
+from allocsearch.tasks.protocol import NamedBudget
+
+
+def _reference(depth: int, width: int) -> Allocation:
+    # Its attention window is the task's, see `FineWeb.expert_options`.
+    return Allocation("transformer", True, depth, 1, width)
+
+
+_TINY = NamedBudget(
+    reference=_reference(4, 64),
+    tolerance=0.20,
+    granule=4,
+    # With GPT-2's 50 257 tokens the head would be most of the work.
+    task={"tokenizer": "bytes"},
+    training={"horizon": 500_000, "n_seeds": 1, "n_evaluations": 5},
+    search={"n_trials": 4},
+    space={"depths": [1, 2, 4, 8], "n_experts": [1, 2, 4, 8]},
+)
+
+_TASK: dict[str, Any] = {
+    "tokenizer": "gpt2",
+    "window": 512,
+    "n_slots": 128,
+    "updates_per_chunk": 1,
+    "evaluation": {"n_valid": 1_048_576, "n_test": 1_048_576, "n_slots": 64},
+}
+
+
+def _full(multiple: int, granule: int, horizon: int) -> NamedBudget:
+    return NamedBudget(
+        reference=_reference(16, 512),
+        multiple=multiple,
+        granule=granule,
+        task=_TASK,
+        training={"horizon": horizon, "n_seeds": 3, "warmup": 200},
+        heavy=True,
+    )
+
+
+BUDGETS = MappingProxyType(
+    {
+        "tiny": _TINY,
+        "small": _full(1, 16, 500_000_000),
+        "medium": _full(4, 32, 1_000_000_000),
+        "large": _full(16, 64, 2_000_000_000),
+    }
+)
