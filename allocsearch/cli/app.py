@@ -14,6 +14,7 @@ from allocsearch.cli.commands.doctor import doctor
 from allocsearch.cli.commands.evaluate import evaluate
 from allocsearch.cli.commands.pareto import pareto
 from allocsearch.cli.commands.plugins import plugins
+from allocsearch.cli.commands.probe import probe
 from allocsearch.cli.commands.resume import resume
 from allocsearch.cli.commands.run import run
 from allocsearch.cli.commands.show import show
@@ -30,7 +31,7 @@ ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Search": (run, resume, train),
-    "Look": (status, trials, show, pareto, evaluate, watch),
+    "Look": (status, trials, show, pareto, evaluate, watch, probe),
     "Prepare": (data, space, show_config, plugins, doctor),
 }
 

@@ -19,6 +19,7 @@ from allocsearch.errors import ConfigError
 from allocsearch.network import Model, ParallelExperts
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer, OptimizerState
+from allocsearch.tasks.probes import Probed, ProbeRequest
 
 
 @dataclass(frozen=True)
@@ -270,6 +271,23 @@ class Task(abc.ABC):
         """
         del index, label, state, split
         raise ConfigError(f"task {self.name!r} has no items to look at")
+
+    def probe(self, state: PyTree, request: ProbeRequest) -> Probed:
+        """Fit linear probes to what a trained network holds, and score them.
+
+        Tasks in whose networks there is nothing to look for need not offer it.
+
+        Args:
+            state: from `init_trained`, of which the first run's network is probed.
+            request: what to look for, where, and on how much.
+
+        Raises:
+            ConfigError: there is no such thing to read, or the task fits no probes.
+            UnknownNameError: there is no such target.
+            DataError: there is no such split, or too little to fit on.
+        """
+        del state, request
+        raise ConfigError(f"task {self.name!r} has no probes to fit")
 
 
 def build_model(

@@ -16,6 +16,7 @@ from allocsearch.errors import ConfigError, DataError
 from allocsearch.network import Model
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer, OptimizerState
+from allocsearch.tasks.probes import Probed, ProbeRequest
 from allocsearch.tasks.protocol import (
     DataReport,
     NamedBudget,
@@ -35,6 +36,7 @@ from allocsearch.tasks.sokoban.inspection import inspect_levels
 from allocsearch.tasks.sokoban.levels import LevelSet
 from allocsearch.tasks.sokoban.modules import ENCODERS, FlattenHead, PoolHead
 from allocsearch.tasks.sokoban.playback import play_level
+from allocsearch.tasks.sokoban.probing import probe_network
 from allocsearch.tasks.sokoban.recipes import RECIPES
 from allocsearch.tasks.sokoban.rollout import Experience, Stream, start, unroll
 from allocsearch.tasks.sokoban.showing import show_episode, show_level
@@ -183,6 +185,13 @@ class Sokoban(TrainedTask):
             actions, scale = self.environment.actions, self.config.loss.reward_scale
             showing = show_episode(episode, label, actions, scale)
         return replace(showing, details={"split": name, **showing.details})
+
+    def probe(self, state: PyTree, request: ProbeRequest) -> Probed:
+        """See `Task.probe`: which plan it holds for the squares of a board."""
+        train, held_out = self.levels("train"), self.levels(request.split)
+        digest = self._splits[request.split].digest()
+        model = state[1][0].model
+        return probe_network(model, self._evaluation, train, held_out, request, digest)
 
     def _device_levels(self, split: str) -> Levels:
         if split not in self._splits:
