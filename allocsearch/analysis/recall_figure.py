@@ -50,7 +50,7 @@ def recall_figure(curves: Sequence[RecallCurve], title: str, note: str) -> "Figu
 
 
 def save_recall(figure: "Figure", path: Path) -> None:
-    """Write a figure as its suffix says; the same figure gives the same bytes.
+    """Write a figure as its suffix says.
 
     Args:
         figure: of `recall_figure`.

@@ -102,7 +102,9 @@ def _probe_all(
     for i, path in enumerate(paths):
         task, _ = build_task(fields[i].pop("name"), fields[i])
         with stderr().status(f"probing {called[i]}"):
-            probed = task.probe(load_networks(path, task, most=1), request)
+            probed = task.probe(
+                load_networks(path, task, most=1), request, label=called[i]
+            )
         allocation = candidates[i].allocation
         about = {
             "label": called[i],
@@ -130,11 +132,6 @@ def _check_calibrated(network: Network, request: ProbeRequest) -> None:
     counts = network.probed.network
     if counts.threshold is not None:
         return
-    if np.isnan(counts.calibrated):
-        raise NothingToDo(
-            f"{network.label} solves none of the training items that the threshold is "
-            "set on: train it for longer, or give more --episodes"
-        )
     raise ConfigError(
         f"no threshold gives the probe of {network.label} a precision of "
         f"{request.precision:g}; the best is {counts.calibrated:.3f}: ask for less "

@@ -22,7 +22,7 @@ class ProbeRequest:
         kernel: squares per side that a probe reads: 1 or 3.
         level: whose experts' memories are read, 1 at the bottom; None for the top
             state s^L.
-        n_episodes: episodes to fit on; None leaves it to the task.
+        n_episodes: training items to play; None leaves it to the task.
         precision: what the threshold is set for, in (0, 1).
         n_steps: steps from the start of an episode that are scored.
         split: whose items are scored, "valid" or "test".
@@ -54,7 +54,7 @@ class ProbeRequest:
             )
         if self.n_episodes is not None and self.n_episodes < 10:
             raise ConfigError(
-                f"probes need 10 episodes or more to fit on, not {self.n_episodes}"
+                f"probes need 10 episodes or more to learn from, not {self.n_episodes}"
             )
         if self.seed < 0:
             raise ConfigError(f"the seed must be 0 or more, not {self.seed}")
@@ -69,8 +69,7 @@ class ProbeCounts:
     Attributes:
         threshold: the least probability; None if none gave the precision asked for.
         calibrated: precision of the threshold on the episodes it was set on; without
-            a threshold the best that any would have had, NaN where nothing could be
-            emitted.
+            a threshold the best that any would have had.
         targets: int64 `[I, T]`, places with a class to emit.
         emitted: int64 `[I, T]`, places where one was emitted.
         right: int64 `[I, T]`, places where the right one was.

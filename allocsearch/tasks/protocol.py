@@ -272,7 +272,7 @@ class Task(abc.ABC):
         del index, label, state, split
         raise ConfigError(f"task {self.name!r} has no items to look at")
 
-    def probe(self, state: PyTree, request: ProbeRequest) -> Probed:
+    def probe(self, state: PyTree, request: ProbeRequest, *, label: str) -> Probed:
         """Fit linear probes to what a trained network holds, and score them.
 
         Tasks in whose networks there is nothing to look for need not offer it.
@@ -280,13 +280,14 @@ class Task(abc.ABC):
         Args:
             state: from `init_trained`, of which the first run's network is probed.
             request: what to look for, where, and on how much.
+            label: names the network.
 
         Raises:
             ConfigError: there is no such thing to read, or the task fits no probes.
             UnknownNameError: there is no such target.
             DataError: there is no such split, or too little to fit on.
         """
-        del state, request
+        del state, request, label
         raise ConfigError(f"task {self.name!r} has no probes to fit")
 
 

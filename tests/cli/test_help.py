@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-COMMANDS = """run resume train status trials show pareto evaluate watch data space
+COMMANDS = """run resume train status trials show pareto evaluate watch probe data space
 show-config plugins doctor""".split()
 
 

@@ -52,7 +52,7 @@ def probe(
             "--episodes",
             metavar="N",
             rich_help_panel=_PROBE,
-            help="Training levels to fit on; 30 a square but at most 3000 if left out.",
+            help="Training levels to play; if left out 60 a square, 3000 at most.",
         ),
     ] = None,
     precision: Annotated[
@@ -109,7 +109,7 @@ def probe(
 ) -> None:
     """Tell from trained networks what they will do, with linear probes.
 
-    Fits probes to what each network holds on greedy episodes of training levels, sets a
+    Fits probes to what each network holds while it solves training levels, sets a
     threshold for each by its precision, and compares recall, step by step, on the
     held-out levels that all the networks solve. The same probe of what the network is
     shown stands beside. Of a checkpoint with several seeds the first is probed.

@@ -52,23 +52,20 @@ def fit_probe(
         seed: draws the boards of each update, with replacement.
         n_updates: of `BATCH` boards each; the learning rate falls to 0 as a cosine.
     """
-    rms = jnp.sqrt(np.mean(np.square(read), axis=(0, 1, 2), dtype=np.float64))
-    scale = jnp.where(rms > 0, rms, 1.0).astype(jnp.float32)
     key = jax.random.key(seed)
-    fitted = _fit(jnp.asarray(read), jnp.asarray(labels), scale, kernel, key, n_updates)
-    return Probe(fitted / scale[:, None])
+    return _fit(jnp.asarray(read), jnp.asarray(labels), kernel, key, n_updates)
 
 
 @eqx.filter_jit
 def _fit(
     read: Float[Array, "n h w channels"],
     labels: UInt8[Array, "n h w"],
-    scale: Float[Array, " channels"],
     kernel: int,
     key: Array,
     n_updates: int,
-) -> Float[Array, "k k channels classes"]:
-    """The weights of a probe of what is read over `scale`."""
+) -> Probe:
+    rms = jnp.sqrt(jnp.mean(jnp.square(read), axis=(0, 1, 2)))
+    scale = jnp.where(rms > 0, rms, 1.0)
     optimizer = optax.adam(optax.cosine_decay_schedule(LEARNING_RATE, n_updates))
     weight = jnp.zeros((kernel, kernel, read.shape[-1], len(CLASSES)))
 
@@ -88,7 +85,7 @@ def _fit(
 
     start = weight, optimizer.init(weight)
     (weight, _), _ = jax.lax.scan(update, start, jax.random.split(key, n_updates))
-    return weight
+    return Probe(weight / scale[:, None])
 
 
 @eqx.filter_jit
@@ -107,16 +104,14 @@ def calibrate(
     Least, because of all that are precise enough it finds the most.
 
     Args:
-        scores: one for each place where something may be emitted.
+        scores: one for each place where something may be emitted, at least one.
         right: bool `[n]`, whether what would be emitted is right.
         precision: least share of right ones among those at or above the threshold.
 
     Returns:
         The threshold and its precision; None and the best that any threshold has
-        where none is precise enough, NaN without places.
+        where none is precise enough.
     """
-    if len(scores) == 0:
-        return None, float("nan")
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
     reached = np.cumsum(right[order]) / np.arange(1, len(scores) + 1)

@@ -34,14 +34,15 @@ from allocsearch.tasks.sokoban.trajectories import (
 STEPS_KEPT = 40
 """Steps of one episode that probes are fitted on, drawn where it has more."""
 
-_MOST_EPISODES, _EPISODES_PER_SQUARE = 3000, 30
-_VALIDATION_SHARE = 0.1
+_MOST_EPISODES, _EPISODES_PER_SQUARE = 3000, 60
+_VALIDATION_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class _Player:
     """Plays the levels of any split with one network, and labels their squares."""
 
+    label: str
     model: Model
     environment: Environment
     request: ProbeRequest
@@ -64,6 +65,26 @@ class _Player:
             labels = label(played.players, played.boards, played.lengths, shape[1])
             yield played, labels.reshape(*labels.shape[:2], *shape)
 
+    def play_solved(
+        self, levels: Levels, indices: np.ndarray
+    ) -> Iterator[tuple[Trajectories, np.ndarray]]:
+        """The same, without episodes that time was up in.
+
+        Raises:
+            DataError: no level is solved.
+        """
+        n_solved = 0
+        for played, labels in self.play(levels, indices):
+            n_solved += int(played.solved.sum())
+            if np.any(played.solved):
+                yield played.subset(played.solved), labels[played.solved]
+        if n_solved == 0:
+            raise DataError(
+                f"{self.label} solves none of {len(indices)} training levels, so that "
+                "there is nothing to learn from them: train it for longer, or play "
+                "more levels"
+            )
+
 
 def default_episodes(shape: tuple[int, int]) -> int:
     """Episodes to fit on for a board: 3 000, fewer for small boards."""
@@ -76,12 +97,16 @@ def probe_network(
     train: Levels,
     held_out: Levels,
     request: ProbeRequest,
+    *,
+    label: str,
     digest: str,
 ) -> Probed:
     """Fit probes on training levels, and count what they tell on held-out ones.
 
-    A tenth of the training episodes takes no part in the fit; of these the solved ones
-    set the threshold of each probe, over the first `request.n_steps` steps.
+    A fifth of the training levels takes no part in the fit, but sets the threshold of
+    each probe, over the first `request.n_steps` steps. Of training levels only those
+    that the network solves are used, as only such are compared: an agent that is stuck
+    goes back and forth, and would be most of what is learnt of a weak one.
 
     Args:
         model: plays greedily, with a carry of zeros at the start of each level.
@@ -89,12 +114,13 @@ def probe_network(
         train: levels to fit on, drawn without replacement.
         held_out: levels to score on, each once.
         request: what to probe.
+        label: names the network.
         digest: identifies the held-out levels.
 
     Raises:
         ConfigError: there is nothing to read at the level asked for.
         UnknownNameError: there is no such target.
-        DataError: there are fewer than 10 training levels.
+        DataError: there are fewer than 10 training levels, or none of them is solved.
     """
     if request.target not in TARGETS:
         raise unknown_name("target of probes", request.target, TARGETS)
@@ -109,7 +135,7 @@ def probe_network(
     validation, fitting = drawn[:n_validation], drawn[n_validation:]
     most = max(len(fitting), len(held_out))
     n_at_once = batch_size(model, environment, request.level, most)
-    player = _Player(model, environment, request, n_at_once)
+    player = _Player(label, model, environment, request, n_at_once)
     probes, details = _fit(player, train, fitting, rng)
     thresholds = _thresholds(player, probes, train, validation)
     return _scored(player, probes, thresholds, held_out, digest, details)
@@ -122,14 +148,14 @@ def _fit(
     boards: dict[str, list[np.ndarray]] = {name: [] for name in READINGS}
     all_labels: list[np.ndarray] = []
     n_solved = 0
-    for played, labels in player.play(levels, indices):
+    for played, labels in player.play_solved(levels, indices):
         kept = [_drawn_steps(int(n), rng) for n in played.lengths]
         episodes = np.repeat(np.arange(len(kept)), [len(steps) for steps in kept])
         steps = np.concatenate(kept)
         for name, values in played.read.items():
             boards[name].append(np.asarray(values[episodes, steps]))
         all_labels.append(labels[episodes, steps])
-        n_solved += int(played.solved.sum())
+        n_solved += len(played)
     target = np.concatenate(all_labels)
     request = player.request
     probes = {}
@@ -137,9 +163,9 @@ def _fit(
         read = np.concatenate(boards.pop(name))
         probes[name] = fit_probe(read, target, kernel=request.kernel, seed=request.seed)
     details = {
-        "n_episodes": len(indices),
+        "n_played": len(indices),
+        "n_fitted_episodes": n_solved,
         "n_fitted_steps": len(target),
-        "n_solved_episodes": n_solved,
         "n_channels": {name: int(p.weight.shape[2]) for name, p in probes.items()},
     }
     return probes, details
@@ -158,8 +184,8 @@ def _thresholds(
     n_steps, precision = player.request.n_steps, player.request.precision
     scores: dict[str, list[np.ndarray]] = {name: [] for name in READINGS}
     right: dict[str, list[np.ndarray]] = {name: [] for name in READINGS}
-    for played, labels in player.play(levels, indices):
-        live = _live(played, n_steps) & played.solved[:, None]
+    for played, labels in player.play_solved(levels, indices):
+        live = _live(played, n_steps)
         labels = labels[:, :n_steps][live]
         for name, values in played.read.items():
             _, emitted, score = _told(probes[name], values[:, :n_steps])

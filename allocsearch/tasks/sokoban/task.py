@@ -186,12 +186,17 @@ class Sokoban(TrainedTask):
             showing = show_episode(episode, label, actions, scale)
         return replace(showing, details={"split": name, **showing.details})
 
-    def probe(self, state: PyTree, request: ProbeRequest) -> Probed:
-        """See `Task.probe`: which plan it holds for the squares of a board."""
-        train, held_out = self.levels("train"), self.levels(request.split)
-        digest = self._splits[request.split].digest()
-        model = state[1][0].model
-        return probe_network(model, self._evaluation, train, held_out, request, digest)
+    def probe(self, state: PyTree, request: ProbeRequest, *, label: str) -> Probed:
+        """See `Task.probe`: the directions in which squares will next be entered."""
+        return probe_network(
+            state[1][0].model,
+            self._evaluation,
+            self.levels("train"),
+            self.levels(request.split),
+            request,
+            label=label,
+            digest=self._splits[request.split].digest(),
+        )
 
     def _device_levels(self, split: str) -> Levels:
         if split not in self._splits:

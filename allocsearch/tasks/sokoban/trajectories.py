@@ -42,6 +42,16 @@ class Trajectories:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def subset(self, chosen: np.ndarray) -> "Trajectories":
+        """Those of the episodes that a mask `[B]` or indices choose, in that order."""
+        return Trajectories(
+            self.players[chosen],
+            self.boards[chosen],
+            self.lengths[chosen],
+            self.solved[chosen],
+            {name: values[chosen] for name, values in self.read.items()},
+        )
+
 
 def read_inside(
     model: Model, inside: Inside, level: int | None
@@ -136,14 +146,8 @@ def play_greedily(
         boards, players, done, terminated = jax.device_get(played[:-1])
         lengths = np.argmax(done, axis=1) + 1
         solved = terminated[np.arange(n_at_once), lengths - 1]
-        n = len(batch)
-        yield Trajectories(
-            players=players[:n],
-            boards=boards[:n],
-            lengths=lengths[:n],
-            solved=solved[:n],
-            read={name: values[:n] for name, values in played[-1].items()},
-        )
+        whole = Trajectories(players, boards, lengths, solved, played[-1])
+        yield whole.subset(np.arange(len(batch)))
 
 
 @eqx.filter_jit
