@@ -142,7 +142,7 @@ def _check_calibrated(network: Network, request: ProbeRequest) -> None:
 def _curves(found: Sequence[Network], request: ProbeRequest) -> Curves:
     """Curves of all networks and their observations, on the items that all solve."""
     solved = np.stack([network.probed.solved for network in found])
-    common = solved.all(axis=0)
+    common: np.ndarray = np.all(solved, axis=0)
     n_common, n_items = int(common.sum()), len(common)
     if n_common == 0:
         each = ", ".join(

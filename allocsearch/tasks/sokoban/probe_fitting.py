@@ -1,5 +1,7 @@
 """Linear probes of boards: one small convolution, fitted by softmax cross-entropy."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -76,16 +78,16 @@ def _fit(
         )
         return losses.mean()
 
-    def update(fitted, key):
+    def update(fitted: tuple[Array, Any], key: Array) -> tuple[tuple[Any, Any], None]:
         weight, state = fitted
         n = min(BATCH, len(read))
         indices = jax.random.randint(key, (n,), 0, len(read))
         updates, state = optimizer.update(jax.grad(loss)(weight, indices), state)
         return (optax.apply_updates(weight, updates), state), None
 
-    start = weight, optimizer.init(weight)
-    (weight, _), _ = jax.lax.scan(update, start, jax.random.split(key, n_updates))
-    return Probe(weight / scale[:, None])
+    start: tuple[Any, Any] = weight, optimizer.init(weight)
+    (fitted, _), _ = jax.lax.scan(update, start, jax.random.split(key, n_updates))
+    return Probe(fitted / scale[:, None])
 
 
 @eqx.filter_jit

@@ -220,11 +220,18 @@ def _scored(
             counts[name].append(count(labels[:, :n_steps], *told, live, threshold))
     found = {}
     for name, parts in counts.items():
-        *by_step, confusion = map(np.concatenate, zip(*parts, strict=True))
+        targets, emitted, right, confusion = map(
+            np.concatenate, zip(*parts, strict=True)
+        )
         # Where episodes may not be so long there is nothing at later steps.
-        missing = (0, 0), (0, n_steps - by_step[0].shape[1])
-        padded = [np.pad(x, missing) for x in by_step]
-        found[name] = ProbeCounts(*thresholds[name], *padded, confusion)
+        missing = (0, 0), (0, n_steps - targets.shape[1])
+        found[name] = ProbeCounts(
+            *thresholds[name],
+            targets=np.pad(targets, missing),
+            emitted=np.pad(emitted, missing),
+            right=np.pad(right, missing),
+            confusion=confusion,
+        )
     return Probed(
         items=digest,
         solved=np.concatenate(solved),

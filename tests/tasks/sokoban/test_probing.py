@@ -160,7 +160,7 @@ def quick(monkeypatch):
 @pytest.mark.parametrize("target", ["agent", "box"])
 def test_a_network_is_probed(task, model, target):
     # More steps than an episode may have.
-    request = ProbeRequest(target, kernel=1, precision=0.5, n_steps=LIMIT + 3)
+    request = ProbeRequest(target, kernel=1, precision=0.1, n_steps=LIMIT + 3)
     state = None, (Run(model, None, None),)
     found, again = (task.probe(state, request, label="") for _ in range(2))
     scores = play(model, task._evaluation, task.levels("valid"))
@@ -187,7 +187,7 @@ def test_a_network_is_probed(task, model, target):
         aimed = counts.confusion[:, :NEVER].sum(axis=(1, 2))
         np.testing.assert_array_equal(aimed, counts.targets.sum(axis=1))
     np.testing.assert_array_equal(found.network.targets, found.observation.targets)
-    assert found.network.calibrated >= 0.5
+    assert found.network.calibrated >= 0.1
 
 
 def test_what_cannot_be_probed(task, model):
