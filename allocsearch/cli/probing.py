@@ -166,7 +166,7 @@ def _curves(found: Sequence[Network], request: ProbeRequest) -> Curves:
         "classes": list(found[0].probed.classes),
         "networks": [_report(n, own) for n, own in zip(found, pairs, strict=True)],
     }
-    title = f"Recall of the {what}, at {request.precision:.0%} precision"
+    title = f"Recall of the {what}, at {100 * request.precision:g} % precision"
     notes = f"{kernel} probes of the {where}, {n_common} {request.split} items. "
     curves = [curve for own in pairs for curve in own]
     return Curves(curves, title, notes + "Bands: 95 % bootstrap over items.", report)

@@ -1,15 +1,22 @@
 """`allocsearch probe`: what networks hold of what they will do."""
 
 import csv
+import io
 import json
+from dataclasses import replace
 
 import equinox as eqx
+import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
+from allocsearch.cli.exits import NothingToDo
+from allocsearch.cli.probing import Network, _curves, _table
 from allocsearch.config import TrainingConfig
+from allocsearch.tasks.probes import ProbeCounts, Probed, ProbeRequest
 from allocsearch.tasks.resolve import build_task
 from allocsearch.tasks.sokoban import probing, trajectories
 from allocsearch.trial import Candidate, describe_candidate
@@ -126,6 +133,50 @@ def test_what_cannot_be_probed(cli, places, tmp_path, monkeypatch, args, code, w
     assert answer.err.count("\n") == 1
     assert words in answer.err
     assert not list(tmp_path.iterdir())
+
+
+def told(label, solved, right, observed=True):
+    """A network whose probe emits right directions on so many of two squares."""
+    right = np.array(right)
+    counts = ProbeCounts(
+        threshold=0.5,
+        calibrated=0.9,
+        targets=np.full(right.shape, 2),
+        emitted=np.full(right.shape, 2),
+        right=right,
+        confusion=np.tile(np.eye(2, dtype=int), (len(right), 1, 1)),
+    )
+    nothing = replace(counts, threshold=None, emitted=0 * right, right=0 * right)
+    probed = Probed(
+        items="the same",
+        solved=np.array(solved),
+        lengths=np.full(len(right), right.shape[1]),
+        classes=("there", "never"),
+        network=counts,
+        observation=counts if observed else nothing,
+    )
+    return Network(label, {"label": label, "arm": "recurrent"}, probed)
+
+
+def test_only_what_all_solve_is_compared():
+    first = told("first", [True, True, False], [[2, 1], [0, 1], [2, 2]])
+    second = told("second", [True, False, True], [[1, 0], [2, 2], [2, 2]], False)
+    request = ProbeRequest("agent", n_steps=2)
+    curves = _curves([first, second], request)
+    assert curves.report["n_common"] == 1
+    recalls = {(c.label, c.reading): c.recall for c in curves.curves}
+    assert recalls["first", "network"] == (1.0, 0.5)
+    assert recalls["second", "network"] == (0.5, 0.0)
+    assert recalls["second", "observation"] == (0.0, 0.0)
+    assert [n["n_solved"] for n in curves.report["networks"]] == [2, 2]
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(_table([first, second], curves, request))
+    text = console.export_text()
+    assert "the 1 of 3 valid items that all solve" in text
+    assert "No threshold makes the observation of second so precise" in text
+    third = told("third", [False, True, True], [[0, 0]] * 3)
+    with pytest.raises(NothingToDo, match="solved: first 2, second 2, third 2"):
+        _curves([first, second, third], request)
 
 
 def test_tasks_without_probes_and_of_other_names(cli, finished, places):
