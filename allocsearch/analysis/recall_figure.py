@@ -41,10 +41,10 @@ def recall_figure(curves: Sequence[RecallCurve], title: str, note: str) -> "Figu
         axes.set_title(title, parse_math=False)
         axes.set_xlabel("step of the episode")
         axes.set_ylabel("recall")
-        axes.set_ylim(0, 1)
+        axes.set_ylim(-0.02, 1.02)
         axes.grid(axis="y")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        figure.legend(loc="outside lower center", ncols=2)
+        figure.legend(loc="outside upper center", ncols=2)
         figure.supxlabel(note, fontsize=7, color="#555555")
     return figure
 

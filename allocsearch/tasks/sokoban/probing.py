@@ -65,25 +65,28 @@ class _Player:
             labels = label(played.players, played.boards, played.lengths, shape[1])
             yield played, labels.reshape(*labels.shape[:2], *shape)
 
-    def play_solved(
-        self, levels: Levels, indices: np.ndarray
-    ) -> Iterator[tuple[Trajectories, np.ndarray]]:
-        """The same, without episodes that time was up in.
+    def tell(
+        self, probe: Probe, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What a probe says of every square of up to `n_at_once` episodes.
 
-        Raises:
-            DataError: no level is solved.
+        Args:
+            probe: of what is read.
+            values: `[B, T, H, W, channels]`.
+
+        Returns:
+            The likeliest class, the likeliest direction, and its probability, each
+            `[B, T, H, W]`.
         """
-        n_solved = 0
-        for played, labels in self.play(levels, indices):
-            n_solved += int(played.solved.sum())
-            if np.any(played.solved):
-                yield played.subset(played.solved), labels[played.solved]
-        if n_solved == 0:
-            raise DataError(
-                f"{self.label} solves none of {len(indices)} training levels, so that "
-                "there is nothing to learn from them: train it for longer, or play "
-                "more levels"
-            )
+        # One shape for all batches compiles once.
+        filled = np.zeros((self.n_at_once, *values.shape[1:]), values.dtype)
+        filled[: len(values)] = values
+        p = probabilities(probe, filled)
+        directions = p[..., :NEVER]
+        told = jnp.argmax(p, -1), jnp.argmax(directions, -1), jnp.max(directions, -1)
+        likeliest, direction, score = jax.device_get(told)
+        n = len(values)
+        return likeliest[:n], direction[:n], score[:n]
 
 
 def default_episodes(shape: tuple[int, int]) -> int:
@@ -148,14 +151,15 @@ def _fit(
     boards: dict[str, list[np.ndarray]] = {name: [] for name in READINGS}
     all_labels: list[np.ndarray] = []
     n_solved = 0
-    for played, labels in player.play_solved(levels, indices):
-        kept = [_drawn_steps(int(n), rng) for n in played.lengths]
+    for played, labels in player.play(levels, indices):
+        kept = [_drawn_steps(int(n), rng) for n in played.lengths * played.solved]
         episodes = np.repeat(np.arange(len(kept)), [len(steps) for steps in kept])
         steps = np.concatenate(kept)
         for name, values in played.read.items():
-            boards[name].append(np.asarray(values[episodes, steps]))
+            boards[name].append(values[episodes, steps])
         all_labels.append(labels[episodes, steps])
-        n_solved += len(played)
+        n_solved += int(played.solved.sum())
+    _refuse_unsolved(player, n_solved, len(indices))
     target = np.concatenate(all_labels)
     request = player.request
     probes = {}
@@ -171,6 +175,14 @@ def _fit(
     return probes, details
 
 
+def _refuse_unsolved(player: _Player, n_solved: int, n_played: int) -> None:
+    if n_solved == 0:
+        raise DataError(
+            f"{player.label} solves none of {n_played} training levels, so that there "
+            "is nothing to learn from them: train it for longer, or play more levels"
+        )
+
+
 def _drawn_steps(length: int, rng: np.random.Generator) -> np.ndarray:
     if length <= STEPS_KEPT:
         return np.arange(length)
@@ -184,13 +196,16 @@ def _thresholds(
     n_steps, precision = player.request.n_steps, player.request.precision
     scores: dict[str, list[np.ndarray]] = {name: [] for name in READINGS}
     right: dict[str, list[np.ndarray]] = {name: [] for name in READINGS}
-    for played, labels in player.play_solved(levels, indices):
-        live = _live(played, n_steps)
+    n_solved = 0
+    for played, labels in player.play(levels, indices):
+        n_solved += int(played.solved.sum())
+        live = _live(played, n_steps) & played.solved[:, None]
         labels = labels[:, :n_steps][live]
         for name, values in played.read.items():
-            _, emitted, score = _told(probes[name], values[:, :n_steps])
+            _, direction, score = player.tell(probes[name], values[:, :n_steps])
             scores[name].append(score[live].reshape(-1))
-            right[name].append((emitted[live] == labels).reshape(-1))
+            right[name].append((direction[live] == labels).reshape(-1))
+    _refuse_unsolved(player, n_solved, len(indices))
     return {
         name: calibrate(
             np.concatenate(scores[name]), np.concatenate(right[name]), precision
@@ -215,7 +230,7 @@ def _scored(
         solved.append(played.solved)
         lengths.append(played.lengths)
         for name, values in played.read.items():
-            told = _told(probes[name], values[:, :n_steps])
+            told = player.tell(probes[name], values[:, :n_steps])
             threshold = thresholds[name][0]
             counts[name].append(count(labels[:, :n_steps], *told, live, threshold))
     found = {}
@@ -246,14 +261,6 @@ def _live(played: Trajectories, n_steps: int) -> np.ndarray:
     """bool `[B, steps]`, of the first n steps those that are of the episode."""
     n_steps = min(n_steps, played.players.shape[1] - 1)
     return np.arange(n_steps) < played.lengths[:, None]
-
-
-def _told(probe: Probe, values: jax.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Likeliest class, likeliest direction and its probability, on every square."""
-    p = probabilities(probe, values)
-    directions = p[..., :NEVER]
-    told = jnp.argmax(p, -1), jnp.argmax(directions, -1), jnp.max(directions, -1)
-    return jax.device_get(told)
 
 
 def count(

@@ -37,20 +37,10 @@ class Trajectories:
     boards: np.ndarray
     lengths: np.ndarray
     solved: np.ndarray
-    read: dict[str, Array]
+    read: dict[str, np.ndarray]
 
     def __len__(self) -> int:
         return len(self.lengths)
-
-    def subset(self, chosen: np.ndarray) -> "Trajectories":
-        """Those of the episodes that a mask `[B]` or indices choose, in that order."""
-        return Trajectories(
-            self.players[chosen],
-            self.boards[chosen],
-            self.lengths[chosen],
-            self.solved[chosen],
-            {name: values[chosen] for name, values in self.read.items()},
-        )
 
 
 def read_inside(
@@ -143,11 +133,17 @@ def play_greedily(
             levels.shape,
         )
         played = _play(model, environment, some, level)
-        boards, players, done, terminated = jax.device_get(played[:-1])
+        boards, players, done, terminated, read = jax.device_get(played)
         lengths = np.argmax(done, axis=1) + 1
         solved = terminated[np.arange(n_at_once), lengths - 1]
-        whole = Trajectories(players, boards, lengths, solved, played[-1])
-        yield whole.subset(np.arange(len(batch)))
+        n = len(batch)
+        yield Trajectories(
+            players=players[:n],
+            boards=boards[:n],
+            lengths=lengths[:n],
+            solved=solved[:n],
+            read={name: values[:n] for name, values in read.items()},
+        )
 
 
 @eqx.filter_jit
