@@ -16,6 +16,7 @@ from allocsearch.cli.commands.evaluate import evaluate
 from allocsearch.cli.commands.generate import generate
 from allocsearch.cli.commands.pareto import pareto
 from allocsearch.cli.commands.plugins import plugins
+from allocsearch.cli.commands.probe import probe
 from allocsearch.cli.commands.resume import resume
 from allocsearch.cli.commands.run import run
 from allocsearch.cli.commands.show import show
@@ -33,7 +34,7 @@ ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Search": (run, resume, train),
-    "Look": (status, trials, show, pareto, evaluate, watch, generate),
+    "Look": (status, trials, show, pareto, evaluate, watch, probe, generate),
     "Prepare": (data, space, show_config, plugins, doctor),
 }
 
