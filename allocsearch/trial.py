@@ -196,7 +196,7 @@ def _train(
             training.wait()
             raise Interrupted
     # Of what is finished nothing earlier is to be mistaken for it.
-    training.save(keep=1)
+    training.save(keep=1 if training.n_done == total else checkpoint.KEPT)
     training.wait()
     return replace(training.outcome(), fraction=training.n_done / total)
 
