@@ -14,8 +14,9 @@ from rich.console import Console
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
 from allocsearch.cli.exits import NothingToDo
-from allocsearch.cli.probing import Network, _curves, _table
+from allocsearch.cli.probing import Network, _check_calibrated, _curves, _table
 from allocsearch.config import TrainingConfig
+from allocsearch.errors import ConfigError
 from allocsearch.tasks.probes import ProbeCounts, Probed, ProbeRequest
 from allocsearch.tasks.resolve import build_task
 from allocsearch.tasks.sokoban import probing, trajectories
@@ -123,7 +124,6 @@ def test_two_networks_compared(cli, places, tmp_path):
         (("{}/carries", "--out", "no/x.png"), 2, "there is no folder no"),
         (("{}/idle",), 2, "idle solves none of 60 training levels"),
         (("{}/carries", "{}/elsewhere", "--precision", "0.1"), 2, "different data"),
-        (("{}/carries", "--precision", "0.999"), 2, "the best is 0."),
     ],
 )
 def test_what_cannot_be_probed(cli, places, tmp_path, monkeypatch, args, code, words):
@@ -178,6 +178,17 @@ def test_only_what_all_solve_is_compared():
     third = told("third", [False, True, True], [[0, 0]] * 3)
     with pytest.raises(NothingToDo, match="solved: first 2, second 2, third 2"):
         _curves([first, second, third], request)
+
+
+def test_a_precision_out_of_reach_says_what_was_reached():
+    found = told("first", [True], [[1]])
+    request = ProbeRequest("agent", precision=0.95)
+    _check_calibrated(found, request)
+    counts = replace(found.probed.network, threshold=None)
+    found = replace(found, probed=replace(found.probed, network=counts))
+    words = "probe of first a precision of 0.95; the best is 0.900"
+    with pytest.raises(ConfigError, match=words):
+        _check_calibrated(found, request)
 
 
 def test_tasks_without_probes_and_of_other_names(cli, finished, places):
