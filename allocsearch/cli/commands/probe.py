@@ -14,7 +14,7 @@ def probe(
     checkpoints: Annotated[
         list[str],
         typer.Argument(
-            metavar="CHECKPOINT...",
+            metavar="CHECKPOINT",
             help="Folders of checkpoints, or trials of studies as STUDY/TRIAL.",
         ),
     ],
@@ -42,8 +42,8 @@ def probe(
             "--read",
             metavar="WHAT",
             rich_help_panel=_PROBE,
-            help="The final state as the head reads it (state) or before its norm "
-            "(raw), or the memories of a level, by number, 1 at the bottom.",
+            help="The final state through its norm (state) or before it (raw), or the "
+            "memories of a level, by number, 1 at the bottom.",
         ),
     ] = "state",
     episodes: Annotated[
