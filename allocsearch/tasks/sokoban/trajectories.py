@@ -9,15 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-<<<<<<< HEAD
-from allocsearch.errors import ConfigError
-from allocsearch.model import Model
-from allocsearch.network import Inside
-=======
 from allocsearch.errors import ConfigError, unknown_name
 from allocsearch.experts.layers import rms_norm
-from allocsearch.network import Inside, Model
->>>>>>> probe
+from allocsearch.model import Model
+from allocsearch.network import Inside
 from allocsearch.tasks.sokoban.environment import Environment, Levels
 
 READINGS = ("network", "observation")
