@@ -174,6 +174,12 @@ class _Training:
         self.n_done = 0
         self.seconds = 0.0
         self.curves: list[list[dict[str, float]]] = [[] for _ in candidate.seeds]
+        self.training_curves: list[list[dict[str, float]]] = [
+            [] for _ in candidate.seeds
+        ]
+        # Sums of the metrics of the chunks since the last evaluation, and how many.
+        self.recent: list[dict[str, float]] = [{} for _ in candidate.seeds]
+        self.n_recent = 0
         self.started = time.monotonic()
         if directory is not None and checkpoint.exists(directory):
             self._resume(directory)
@@ -182,12 +188,23 @@ class _Training:
         self.state, metrics = self.task.train(self.state, 1)
         self.n_done += 1
         self._check_finite(metrics, "training")
+        self.recent = [*map(_added, self.recent, metrics)]
+        self.n_recent += 1
         if evaluate:
+            self._close_training_points()
             metrics = self.task.evaluate(self.state)
             self._check_finite(metrics, "evaluation")
             for curve, point in zip(self.curves, metrics, strict=True):
                 curve.append({"steps": float(self.steps), **point})
         return _means(metrics)
+
+    def _close_training_points(self) -> None:
+        for curve, sums in zip(self.training_curves, self.recent, strict=True):
+            means = {name: total / self.n_recent for name, total in sums.items()}
+            point = self.task.training_scores(means)
+            curve.append({"steps": float(self.steps), **point})
+        self.recent = [{} for _ in self.recent]
+        self.n_recent = 0
 
     def save(self) -> None:
         if self.directory is None:
@@ -197,6 +214,9 @@ class _Training:
             "n_done": self.n_done,
             "steps": self.steps,
             "curves": self.curves,
+            "training_curves": self.training_curves,
+            "recent": self.recent,
+            "n_recent": self.n_recent,
             "seconds": self._elapsed(),
         }
         checkpoint.save(self.directory, self.state, metadata)
@@ -206,9 +226,16 @@ class _Training:
         baseline = self.task.baseline()
         seeds = tuple(
             SeedResult(
-                seed, _means([_metrics(p) for p in curve[-window:]]), curve, baseline
+                seed=seed,
+                metrics=_final(curve, window),
+                curve=curve,
+                baseline=baseline,
+                training=_final(training, window),
+                training_curve=training,
             )
-            for seed, curve in zip(self.candidate.seeds, self.curves, strict=True)
+            for seed, curve, training in zip(
+                self.candidate.seeds, self.curves, self.training_curves, strict=True
+            )
         )
         return Outcome(seeds, self._elapsed(), self.state)
 
@@ -222,6 +249,10 @@ class _Training:
         self.state = checkpoint.load(directory, self.state)
         self.n_done = metadata["n_done"]
         self.curves = metadata["curves"]
+        # Older checkpoints have none of these.
+        self.training_curves = metadata.get("training_curves", self.training_curves)
+        self.recent = metadata.get("recent", self.recent)
+        self.n_recent = metadata.get("n_recent", 0)
         self.seconds = metadata["seconds"]
 
     def _elapsed(self) -> float:
@@ -247,8 +278,19 @@ def _means(metrics: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: fmean(m[name] for m in metrics) for name in names}
 
 
-def _metrics(point: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in point.items() if name != "steps"}
+def _added(sums: dict[str, float], values: dict[str, float]) -> dict[str, float]:
+    return {name: sums.get(name, 0.0) + value for name, value in values.items()}
+
+
+def _final(curve: Sequence[dict[str, float]], window: int) -> dict[str, float]:
+    """The mean of the last points of a curve, each metric over those that have it."""
+    points = curve[-window:]
+    names = dict.fromkeys(name for point in points for name in point)
+    return {
+        name: fmean(point[name] for point in points if name in point)
+        for name in names
+        if name != "steps"
+    }
 
 
 def describe_candidate(candidate: Candidate) -> dict[str, Any]:

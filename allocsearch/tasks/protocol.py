@@ -222,6 +222,18 @@ class Task(abc.ABC):
         """As `evaluate`, and what each item scored, where a task can tell."""
         return [Scores(metrics) for metrics in self.evaluate(state, split)]
 
+    def training_scores(self, means: Mapping[str, float]) -> dict[str, float]:
+        """What training says of one run since the last evaluation.
+
+        Args:
+            means: the metrics of `train`, averaged over the chunks since then.
+
+        Returns:
+            The metrics to keep; an objective's name where training measures the same
+            thing on training data, so that trials can be selected by it.
+        """
+        return dict(means)
+
     @abc.abstractmethod
     def baseline(self, split: str = "valid") -> dict[str, float]:
         """The same metrics of an untrained reference, such as a random policy."""

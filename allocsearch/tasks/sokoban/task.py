@@ -144,6 +144,15 @@ class Sokoban(TrainedTask):
         metrics = {name: float(x) for name, x in episodes.metrics().items()}
         return Scores(metrics, episodes.by_level(), Episodes.MEANS)
 
+    def training_scores(self, means: Mapping[str, float]) -> dict[str, float]:
+        """See `Task.training_scores`: per episode that ended, where one did."""
+        n_episodes = means["episodes_per_step"]
+        scores = dict(means)
+        if n_episodes > 0:
+            scores["return"] = means["reward"] / n_episodes
+            scores["solved_fraction"] = means["solves_per_step"] / n_episodes
+        return scores
+
     def baseline(self, split: str = "valid") -> dict[str, float]:
         """The metrics of a uniformly random policy."""
         return dict(self._baseline(split))
@@ -216,6 +225,7 @@ class Sokoban(TrainedTask):
         metrics = {
             "reward": jnp.mean(experience.rewards),
             "solves_per_step": jnp.mean(experience.terminated),
+            "episodes_per_step": jnp.mean(experience.terminated | ~experience.counts),
             **parts,
         }
         return Run(model, state, stream), metrics
