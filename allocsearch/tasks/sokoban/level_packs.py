@@ -127,6 +127,20 @@ def load_levels(
     return levels
 
 
+def packed_shape(
+    path: Path | str, max_levels: int | None = None
+) -> tuple[int, int] | None:
+    """The board size that `load_levels` would give, if a fresh pack tells it.
+
+    Raises:
+        DataError: the path is missing or holds no level files.
+    """
+    files = level_files(Path(path))
+    check_most(max_levels)
+    stored = read_pack(pack_path(files), fingerprint(files))
+    return None if stored is None else _shape_of(stored, max_levels)
+
+
 def cache_directory() -> Path:
     """Where packs are: ``$ALLOCSEARCH_CACHE_DIR``, or in the user's cache directory.
 
@@ -227,7 +241,13 @@ def _first(
     n_files = n_needed(stored.entries, max_levels) or len(files)
     source = source_of(path, files[:n_files])
     levels = unpack(stored.bits[:max_levels], stored.shape, source)
-    return levels.cropped(largest([entry.shape for entry in stored.entries[:n_files]]))
+    return levels.cropped(_shape_of(stored, max_levels))
+
+
+def _shape_of(stored: Pack, max_levels: int | None) -> tuple[int, int]:
+    """The size that holds all boards of the files that give that many levels."""
+    n_files = n_needed(stored.entries, max_levels) or len(stored.entries)
+    return largest([entry.shape for entry in stored.entries[:n_files]])
 
 
 def _player_type(n_squares: int) -> np.dtype:
