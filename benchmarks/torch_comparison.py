@@ -164,6 +164,7 @@ def _write(path: Path, task: Sokoban, model: Model, experience: Experience) -> N
         "entropy": loss.entropy,
     }
     level: Any = model.core.levels
+    carry: Any = experience.carry
     arrays = {
         "gates": level.experts.weight,
         "gate_bias": level.experts.bias,
@@ -179,13 +180,11 @@ def _write(path: Path, task: Sokoban, model: Model, experience: Experience) -> N
     names = ("observations", "begins", "actions", "log_probs", "values", "rewards")
     data = {name: getattr(experience, name) for name in names}
     data |= {name: getattr(experience, name) for name in ("terminated", "counts")}
-    data["state"] = experience.carry.state[:, 0]
-    cells = np.asarray(experience.carry.memories[1])  # (b, L, E, h, w, d)
+    data["state"] = carry.state[:, 0]
+    cells = np.asarray(carry.memories[1])  # (b, L, E, h, w, d)
     beside = np.moveaxis(cells, (1, 2), (0, 4))
     data["cells"] = beside.reshape(*beside.shape[:4], -1)
     arrays |= {f"data.{name}": array for name, array in data.items()}
-    np.savez(
-        path,
-        settings=json.dumps(settings),
-        **{name: np.asarray(array) for name, array in arrays.items()},
-    )
+    arrays["settings"] = json.dumps(settings)
+    stored: Any = {name: np.asarray(array) for name, array in arrays.items()}
+    np.savez(path, **stored)

@@ -56,7 +56,7 @@ class DataReport:
         parts: by the name of each split or directory, values by the same words:
             numbers, strings or lists of them.
         notes: sentences a user should read, such as what splits share.
-        problems: why files cannot be used, each with file, place and rule.
+        problems: what is wrong in the files, each with file, place and rule.
         details: further JSON-ready values.
     """
 
@@ -76,12 +76,14 @@ class Showing:
         frames: pictures, step by step: uint8 `[height, width, 3]`, of one size; none
             where the task draws none.
         details: the same as JSON-ready values.
+        name: what the item is called, or empty.
     """
 
     item: str
     texts: tuple[Text, ...]
     frames: tuple[np.ndarray, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,15 @@ def test_an_item_alone(cli, places, tmp_path):
         assert image.size[0] >= 6 * 24
 
 
+def test_an_item_with_a_name(cli, tmp_path):
+    text = LEVELS.replace("\n\n", "\nTitle: [b]First[/b]\nAuthor: A. Nyone\n\n")
+    (tmp_path / "a.sok").write_text(text)
+    args = ("watch", "--task", "sokoban", "--data", tmp_path / "a.sok")
+    assert "[b]First[/b] by A. Nyone" in cli(*args).out
+    (found,) = cli(*args, "--json").json
+    assert (found["title"], found["author"]) == ("[b]First[/b]", "A. Nyone")
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

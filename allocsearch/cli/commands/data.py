@@ -23,9 +23,9 @@ def data(
 ) -> None:
     """Check and count the files that a task is to train on.
 
-    Every broken rule is listed with file and line, duplicates within and across
-    splits are counted, and what loads faster next time is prepared. Exits with 2 if
-    anything is broken.
+    Every broken rule is listed with file and line, and so is every saved solution that
+    does not solve its level; duplicates within and across splits are counted, and what
+    loads faster next time is prepared. Exits with 2 if anything is broken.
 
     Examples:
         allocsearch data sokoban boxoban-levels/unfiltered

@@ -32,6 +32,7 @@ from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.environment import Environment, Levels
 from allocsearch.tasks.sokoban.evaluation import Episodes, play, play_randomly
 from allocsearch.tasks.sokoban.inspection import inspect_levels
+from allocsearch.tasks.sokoban.level_notes import LevelNotes
 from allocsearch.tasks.sokoban.modules import ENCODERS, FlattenHead, PoolHead
 from allocsearch.tasks.sokoban.playback import play_level
 from allocsearch.tasks.sokoban.recipes import RECIPES
@@ -194,7 +195,10 @@ class Sokoban(TrainedTask):
             )
             actions, scale = self.environment.actions, self.config.loss.reward_scale
             showing = show_episode(episode, label, actions, scale)
-        return replace(showing, details={"split": name, **showing.details})
+        notes = self._splits[name].notes
+        about = notes[index] if notes else LevelNotes()
+        details = {"split": name, "title": about.title, "author": about.author}
+        return replace(showing, details={**details, **showing.details}, name=about.name)
 
     def _device_levels(self, split: str) -> Levels:
         if split not in self._splits:
