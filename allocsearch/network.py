@@ -66,7 +66,7 @@ class Level(eqx.Module):
         Args:
             state: (R, *grid, d), or None where it is always zero.
             z: the encoded input, (*grid, d).
-            memories: of this level, leading axis E.
+            memories: of this level, leading axis E, or `gathered` where it is wide.
             context: of this level.
 
         Returns:
@@ -76,12 +76,26 @@ class Level(eqx.Module):
         if isinstance(self.experts, ContextExpert):
             u, memories, context = self._with_context(read, memories, context)
         elif self.fused and self._is_shared(read):
-            experts = self.experts if self.wide else self.experts.widened()
-            u, memories = experts.fused(_first(read), memories)
+            u, memories = self._fused(_first(read), memories)
         else:
             each = jax.vmap(lambda e, r, m: e(r, m), in_axes=(0, self._axis(read), 0))
             u, memories = each(self.experts, self._spread(read), memories)
         return self.aggregation(u, self.members), memories, context
+
+    def _fused(self, read: Read, memories: PyTree) -> tuple[Array, PyTree]:
+        if self.wide:
+            return self.experts.fused(read, memories)
+        experts = self.experts.widened()
+        u, memories = experts.fused(read, experts.gathered(memories))
+        return u, experts.spread(memories)
+
+    def gathered(self, memories: PyTree) -> PyTree:
+        """Memories with a leading axis E as this level takes and gives them."""
+        return self.experts.gathered(memories) if self.wide else memories
+
+    def spread(self, memories: PyTree) -> PyTree:
+        """The inverse of `gathered`."""
+        return self.experts.spread(memories) if self.wide else memories
 
     def widened(self) -> "Level":
         """The same level, its experts laid side by side once for many steps.
@@ -324,8 +338,10 @@ class ParallelExperts(eqx.Module):
         first_memories, rest_memories = memories
         first_context, rest_context = context
         if self.first is not None:
+            first_memories = self.first.gathered(first_memories)
             update, *kept = self.first(None, z, first_memories, first_context)
             first_memories, first_context = _cast(tuple(kept), self.dtype)
+            first_memories = self.first.spread(first_memories)
             state = jnp.broadcast_to(update, state.shape).astype(state.dtype)
         if self.levels is not None:
             state, (rest_memories, rest_context) = self._scan_levels(
@@ -341,6 +357,9 @@ class ParallelExperts(eqx.Module):
         self, state: Array, z: Array, kept: PyTree
     ) -> tuple[Array, PyTree]:
         arrays, static = eqx.partition(self.levels, eqx.is_array)
+        # Of all levels at once: within a level it would slow down what it does.
+        memories, context = kept
+        kept = eqx.filter_vmap(Level.gathered)(self.levels, memories), context
 
         def body(state: Array, level_and_kept: PyTree) -> tuple[Array, PyTree]:
             arrays, (memories, context) = level_and_kept
@@ -355,7 +374,9 @@ class ParallelExperts(eqx.Module):
         if self.lean:
             keep = jax.checkpoint_policies.save_only_these_names(SAVED)
             body = jax.checkpoint(body, policy=keep, prevent_cse=False)
-        return jax.lax.scan(body, state, (arrays, kept))
+        state, (memories, context) = jax.lax.scan(body, state, (arrays, kept))
+        memories = eqx.filter_vmap(Level.spread)(self.levels, memories)
+        return state, (memories, context)
 
     def _zero_state(self) -> Array:
         shape = (self.n_states, *self.grid, self.allocation.width)

@@ -193,7 +193,9 @@ def test_experts_side_by_side_are_those_one_by_one(options, form):
     if options["own_state"]:
         memory = CellState(memory, 2 * memory)
     apart = jax.vmap(lambda e, m: e(read, m))(experts, memory)
-    beside = experts.widened().fused(read, memory)
+    wide = experts.widened()
+    u, kept = wide.fused(read, wide.gathered(memory))
+    beside = u, wide.spread(kept)
     for one, other in zip(*map(jax.tree.leaves, (apart, beside)), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
