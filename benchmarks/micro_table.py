@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from allocsearch.allocation import Allocation
+from allocsearch.allocation import DEFAULT_AGGREGATION, Allocation
 from allocsearch.config import load_config
 from allocsearch.plan import AXES, Cell
 from allocsearch.space import core_flops
@@ -34,18 +34,18 @@ CONFIG = {
     "budgets": "micro",
     "seed": 0,
     "space": {
-        "depths": [1, 2, 4],
-        "n_experts": [1, 2, 4],
+        "depths": [1, 2, 3, 4],
+        "n_experts": [1, 2, 4, 6],
         "radii": [0, 1, "full"],
         "aggregations": ["sqrt_sum", "mean", "softmax_gated", "l2_softmax_gated"],
     },
-    "training": {"horizon": 204_800, "n_seeds": 2, "n_evaluations": 8},
+    "training": {"horizon": 102_400, "n_seeds": 2, "n_evaluations": 8},
 }
 EXPERTS = (
     {"name": "mlp", "arms": ["recurrent"]},
     {
         "name": "transformer",
-        "options": {"window": 8, "kv_cache": "per_expert"},
+        "options": {"window": 8},
         "arms": ["nonrecurrent"],
     },
 )
@@ -63,10 +63,19 @@ def cells() -> Iterator[tuple[Setting, Cell, Allocation]]:
     for expert in setting.experts:
         arm = expert.arms[0]
         allocations = setting.allocations(expert, arm)
+        if arm == "nonrecurrent":
+            # At this horizon they stay near chance: their shape is all there is to see.
+            allocations = tuple(a for a in allocations if _plain(a))
         cell = Cell(setting, expert, arm, allocations, len(allocations))
         found += [(setting, cell, allocation) for allocation in allocations]
     random.Random(0).shuffle(found)
     yield from found
+
+
+def _plain(allocation: Allocation) -> bool:
+    return (
+        allocation.radius == "full" and allocation.aggregation == DEFAULT_AGGREGATION
+    )
 
 
 def rows(setting: Setting, cell: Cell, allocation: Allocation) -> list[dict]:

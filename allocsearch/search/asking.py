@@ -20,7 +20,13 @@ from allocsearch.search.records import Proposal, SpaceExhausted
 from allocsearch.search.samplers import Request, make_sampler
 from allocsearch.search.seeds import derive_seed
 from allocsearch.search.snapshot import Snapshot
-from allocsearch.search.trial_records import FAIL_REASON, POINT, REFUSED
+from allocsearch.search.trial_records import (
+    FAIL_REASON,
+    FEASIBLE,
+    POINT,
+    REFUSED,
+    is_sound,
+)
 
 Taken = dict[int, int]
 """By trial number, the position of the point that the trial was proposed."""
@@ -95,8 +101,9 @@ class Asker:
     def _propose(self, trials: Sequence[FrozenTrial], taken: Taken) -> Proposal | None:
         left = self._left(taken)
         number = len(trials)
-        # Strangers' trials outside the space teach a sampler nothing.
-        members = [trial for trial in trials if trial.number in taken]
+        # Strangers' trials outside the space, or of no finite value, teach a sampler
+        # nothing.
+        members = [t for t in trials if t.number in taken and is_sound(t)]
         snapshot = Snapshot(self._name, self._study.directions, members, number)
         request = Request(
             points=self._points,
@@ -105,6 +112,8 @@ class Asker:
             seed=derive_seed(self._seed, number),
             study_seed=self._seed,
             study=snapshot.study(),
+            positions=tuple(taken[trial.number] for trial in members),
+            directions=self._study.directions,
             trial=snapshot.pending,
             space=self._free,
         )
@@ -142,7 +151,7 @@ class Asker:
             params=params_of(self._points, row),
             distributions=self._space,
             user_attrs={**pending.user_attrs, POINT: values},
-            system_attrs=pending.system_attrs,
+            system_attrs={**pending.system_attrs, **FEASIBLE},
         )
         trial_id = self._rdb.create_new_trial(self._study_id, trial)
         if self._rdb.get_trial(trial_id).number != number:
@@ -176,7 +185,14 @@ class Asker:
         values = self._points.values(row)
         if trial.user_attrs.get(POINT) != values:
             self._rdb.set_trial_user_attr(trial_id, POINT, values)
+        self._mark_feasible(trial_id)
         return Proposal(number, values, row)
+
+    def _mark_feasible(self, trial_id: int) -> None:
+        known = self._rdb.get_trial_system_attrs(trial_id)
+        for key, value in FEASIBLE.items():
+            if key not in known:
+                self._rdb.set_trial_system_attr(trial_id, key, value)
 
     def _refuse(self, trial_id: int, reason: str) -> None:
         self._rdb.set_trial_user_attr(trial_id, FAIL_REASON, f"refused: {reason}")

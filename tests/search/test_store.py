@@ -72,7 +72,12 @@ def test_only_a_running_trial_can_be_told(storage: str, points: Points):
     assert study.records()[0].values == (1.0,)
 
 
-OPTIONS = {"tpe": {"n_startup": 4}}
+OPTIONS = {
+    "auto": {"n_startup": 3, "n_gp": 8},
+    "gp": {"n_startup": 3},
+    "nsga2": {"population": 4},
+    "tpe": {"n_startup": 4},
+}
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allocsearch.errors import ConfigError
 from allocsearch.search.optuna_space import internal_columns, row_of
 from allocsearch.search.points import Points, Row
-from allocsearch.search.samplers.base import Request
+from allocsearch.search.samplers.base import Request, check_at_least_one
 from allocsearch.search.samplers.random import RandomSampler
 
 if TYPE_CHECKING:
@@ -38,11 +37,7 @@ class TPESampler:
 
     def check(self, points: Points) -> None:  # noqa: ARG002
         """See `Sampler.check`."""
-        for name in ("n_startup", "n_candidates"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    f"{name} of sampler 'tpe' is {getattr(self, name)}; give 1 or more."
-                )
+        check_at_least_one("tpe", self)
 
     def ended(
         self,
