@@ -73,9 +73,7 @@ def cells() -> Iterator[tuple[Setting, Cell, Allocation]]:
 
 
 def _plain(allocation: Allocation) -> bool:
-    return (
-        allocation.radius == "full" and allocation.aggregation == DEFAULT_AGGREGATION
-    )
+    return allocation.radius == "full" and allocation.aggregation == DEFAULT_AGGREGATION
 
 
 def rows(setting: Setting, cell: Cell, allocation: Allocation) -> list[dict]:

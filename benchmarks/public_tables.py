@@ -112,9 +112,7 @@ def _read_language() -> dict[str, np.ndarray]:
     frame["lr"] = np.log(frame["lr"])
     frame["n_tokens"] = np.log(frame["n_tokens"])
     names = ("n_layers", "d_model", "n_heads", "lr", "n_tokens")
-    columns = []
-    for name in names[:3]:
-        columns.append(np.unique(frame[name], return_inverse=True)[1])
+    columns = [np.unique(frame[name], return_inverse=True)[1] for name in names[:3]]
     for name in names[3:]:
         edges = np.linspace(frame[name].min(), frame[name].max(), 17)[1:-1]
         columns.append(np.digitize(frame[name], edges))

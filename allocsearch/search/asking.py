@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import optuna
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
@@ -10,26 +9,19 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from allocsearch.search.identity import Identity
 from allocsearch.search.optuna_space import (
     distributions,
-    free_distributions,
     params_of,
     row_of,
     suggest,
 )
-from allocsearch.search.points import Row
-from allocsearch.search.records import Proposal, SpaceExhausted
-from allocsearch.search.samplers import Request, make_sampler
+from allocsearch.search.proposing import Proposer, Taken
+from allocsearch.search.records import Proposal
 from allocsearch.search.seeds import derive_seed
-from allocsearch.search.snapshot import Snapshot
 from allocsearch.search.trial_records import (
     FAIL_REASON,
     FEASIBLE,
     POINT,
     REFUSED,
-    is_sound,
 )
-
-Taken = dict[int, int]
-"""By trial number, the position of the point that the trial was proposed."""
 
 
 class Asker:
@@ -48,12 +40,10 @@ class Asker:
         self._study = study
         self._rdb = rdb
         self._study_id = study_id
-        self._name = study.study_name
         self._points = identity.points
         self._seed = identity.seed
-        self._sampler = make_sampler(identity.sampler, identity.options)
         self._space = distributions(identity.points)
-        self._free = free_distributions(identity.points)
+        self._proposer = Proposer(study.study_name, identity)
         self._finished: Taken = {}
 
     def next(self) -> Proposal:
@@ -99,47 +89,8 @@ class Asker:
         return self._points.positions.get(row)
 
     def _propose(self, trials: Sequence[FrozenTrial], taken: Taken) -> Proposal | None:
-        left = self._left(taken)
-        number = len(trials)
-        # Strangers' trials outside the space, or of no finite value, teach a sampler
-        # nothing.
-        members = [t for t in trials if t.number in taken and is_sound(t)]
-        snapshot = Snapshot(self._name, self._study.directions, members, number)
-        request = Request(
-            points=self._points,
-            open=left,
-            taken=tuple(taken.values()),
-            seed=derive_seed(self._seed, number),
-            study_seed=self._seed,
-            study=snapshot.study(),
-            positions=tuple(taken[trial.number] for trial in members),
-            directions=self._study.directions,
-            trial=snapshot.pending,
-            space=self._free,
-        )
-        position = self._confine(self._sampler.propose(request), left)
-        return self._store(number, position, snapshot.pending)
-
-    def _left(self, taken: Taken) -> np.ndarray:
-        """Positions not proposed yet, rising; never none."""
-        mask = np.ones(len(self._points), dtype=bool)
-        mask[list(taken.values())] = False
-        left = np.flatnonzero(mask)
-        if not len(left):
-            raise SpaceExhausted(
-                f"study {self._name!r} has proposed all {len(self._points)} points of "
-                "its space; there is nothing left to try."
-            )
-        reason = self._sampler.ended(self._points, tuple(taken.values()), left)
-        if reason is not None:
-            raise SpaceExhausted(f"study {self._name!r} is over: {reason}.")
-        return left
-
-    def _confine(self, row: Row, left: np.ndarray) -> int:
-        position = self._points.positions.get(row, -1)
-        if left[np.searchsorted(left, position) % len(left)] == position:
-            return position
-        return self._points.nearest(row, left)
+        position, pending = self._proposer.propose(trials, taken)
+        return self._store(len(trials), position, pending)
 
     def _store(
         self, number: int, position: int, pending: FrozenTrial

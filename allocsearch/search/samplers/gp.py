@@ -107,9 +107,7 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
     return scores / scores.std()
 
 
-def _scores(
-    points: Points, observed: Observed, candidates: np.ndarray
-) -> np.ndarray:
+def _scores(points: Points, observed: Observed, candidates: np.ndarray) -> np.ndarray:
     from allocsearch.search.samplers.gaussian_process import (
         fit,
         log_expected_improvement,

@@ -80,6 +80,8 @@ def _mutated(row: np.ndarray, points: Points, rng: np.random.Generator) -> np.nd
     for i in chosen:
         axis = points.axes[i]
         others = np.delete(np.arange(len(axis.values)), row[i])
-        weights = 0.5 ** np.abs(others - row[i]) if axis.ordinal else np.ones(len(others))
+        weights = (
+            0.5 ** np.abs(others - row[i]) if axis.ordinal else np.ones(len(others))
+        )
         changed[i] = rng.choice(others, p=weights / weights.sum())
     return changed
