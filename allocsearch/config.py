@@ -111,8 +111,10 @@ class SearchConfig(Section):
 
     mode: Literal["search", "claim"] = "search"
     """`search` adapts to results; `claim` tries the same number at every depth."""
-    sampler: str = "tpe"
-    """Which sampler proposes in search mode."""
+    sampler: str = "auto"
+    """Which sampler proposes in search mode: auto, gp, tpe, nsga2, random, grid, …"""
+    sampler_options: dict[str, Scalar] = {}
+    """Options of that sampler, such as n_startup; see docs/search.md."""
     n_trials: Count | None = None
     """Trials of the study over all restarts, split evenly over budgets and arms."""
     learning_rates: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Several] = ()

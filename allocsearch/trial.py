@@ -81,7 +81,9 @@ class Outcome:
     state: PyTree
 
 
-def audit_candidate(task: Task, allocation: Allocation, budget: Budget | None) -> Audit:
+def audit_candidate(
+    task: Task, allocation: Allocation, budget: Budget | None
+) -> Audit | None:
     """Build the network's shapes, count its work and hold it against the budget.
 
     Args:
@@ -89,10 +91,15 @@ def audit_candidate(task: Task, allocation: Allocation, budget: Budget | None) -
         allocation: what to build.
         budget: None where work is only recorded.
 
+    Returns:
+        None where the task builds no network.
+
     Raises:
         AuditError: the traced count is not what the closed form says.
         BudgetError: the network is outside the budget's band.
     """
+    if not task.builds_network:
+        return None
     shapes = eqx.filter_eval_shape(
         lambda: build_model(task, allocation, key=jax.random.key(0), canonical=True)
     )

@@ -20,11 +20,12 @@ from allocsearch.config import (
     merge,
     parse,
 )
-from allocsearch.errors import BudgetError, UnknownNameError, unknown_name
+from allocsearch.errors import BudgetError, ConfigError, UnknownNameError, unknown_name
 from allocsearch.registry import load, names
 from allocsearch.space import core_flops, feasible_space, work_of
 from allocsearch.tasks.protocol import NamedBudget, Recipe, Task
-from allocsearch.work import Budget, Work, parse_flops
+from allocsearch.tasks.replay import ReplayTask
+from allocsearch.work import Budget, Work, format_flops, parse_flops
 
 SEARCHED_RADII = (0, 1, 2, 4, 8, 16, 32, "full")
 
@@ -59,6 +60,12 @@ class Setting:
         """Encoder and head work at a width; core is 0."""
         return task_overhead(self.task, width)
 
+    def work(self, allocation: Allocation) -> Work:
+        """Core, encoder and head work of an allocation, nothing built."""
+        if isinstance(self.task, ReplayTask):
+            return Work(core=self.task.costs[allocation])
+        return work_of(allocation, self.task.positions, self.overhead)
+
     def options_of(self, expert: ExpertConfig) -> tuple[tuple[str, Scalar], ...]:
         """The options of an expert and of the network, as an allocation holds them."""
         own = {
@@ -74,6 +81,8 @@ class Setting:
             BudgetError: nothing fits.
             ConfigError: the expert or its options do not suit the task.
         """
+        if isinstance(self.task, ReplayTask):
+            return _replayable(self.task, expert.name, arm, self.budget)
         return feasible_space(
             expert.name,
             recurrent=arm == "recurrent",
@@ -110,20 +119,26 @@ def resolve(config: StudyConfig, budget_name: str) -> Setting:
         DataError: the task's data are missing or broken.
     """
     kind = load("task", config.task["name"])
+    if "budgets" not in config.model_fields_set and budget_name not in kind.budgets:
+        budget_name = next(iter(kind.budgets))  # the task's own default
     named, flops = _named_budget(kind, config.task["name"], budget_name)
     given = config.model_dump(exclude_unset=True)
     recipe = _recipe(kind, config)
     fields = {k: v for k, v in config.task.items() if k != "name"}
     own = merge(named.task, recipe.task, fields)
     task, task_config = build_task(config.task["name"], own)
-    training = merge(named.training, recipe.training, given.get("training", {}))
+    replayed = {"horizon": task.horizon} if isinstance(task, ReplayTask) else {}
+    training = merge(
+        named.training, replayed, recipe.training, given.get("training", {})
+    )
     search = merge(named.search, given.get("search", {}))
     mode = search.get("mode", "search")
     axes = merge(_searched(mode), named.space, given.get("space", {}))
     space = parse(SpaceConfig, axes, "space")
     _check_names("aggregation", space.aggregations)
-    experts = config.experts or kind.experts
-    _check_names("expert", [expert.name for expert in experts])
+    experts = config.experts or task.experts
+    if task.builds_network:
+        _check_names("expert", [expert.name for expert in experts])
     return Setting(
         task=task,
         task_config=task_config,
@@ -209,7 +224,9 @@ def _named_budget(
 def _budget(
     task: Task, named: NamedBudget, flops: int | None, text: str, space: SpaceConfig
 ) -> Budget:
-    if flops is None:
+    if flops is None and isinstance(task, ReplayTask):
+        flops = max(task.costs.values())
+    elif flops is None:
         work = Work(core_flops(named.reference, task.positions))
         if space.scope == "total":
             overhead = functools.partial(task_overhead, task)
@@ -218,3 +235,21 @@ def _budget(
     tolerance = named.tolerance if space.tolerance is None else space.tolerance
     budget = Budget(flops, name=text, tolerance=tolerance, scope=space.scope)
     return replace(budget, granule=space.granule or named.granule)
+
+
+def _replayable(
+    task: ReplayTask, expert: str, arm: str, budget: Budget
+) -> tuple[Allocation, ...]:
+    known = {a: c for a, c in task.costs.items() if a.expert == expert and a.arm == arm}
+    if not known:
+        found = ", ".join(dict.fromkeys(f"{a.expert} {a.arm}" for a in task.costs))
+        raise ConfigError(f"there are no results of {expert} {arm}; there are: {found}")
+    feasible = tuple(a for a, cost in known.items() if budget.admits(cost))
+    if not feasible:
+        nearest = min(known, key=lambda a: abs(known[a] - budget.flops))
+        raise BudgetError(
+            f"0 of {len(known)} {expert} {arm} allocations fit budget {budget.name!r} "
+            f"({format_flops(budget.least)} to {format_flops(budget.flops)}): the "
+            f"nearest is {nearest.label} at {format_flops(known[nearest])}"
+        )
+    return feasible
