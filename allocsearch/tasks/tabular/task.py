@@ -140,11 +140,11 @@ class Tabular(ReplayTask):
 
     def manifest(self) -> dict[str, Any]:
         """See `Task.manifest`."""
-        return {
-            "table": Path(self.config.data).name,
-            "allocations": len(self.costs),
-            "sha256": self.table.digest,
-        }
+        source = {"table": Path(self.config.data).name, "sha256": self.table.digest}
+        size = {"allocations": len(self.costs)}
+        wanted = {TEST + objective.name for objective in self.objectives}
+        tested = {"test": size} if wanted <= set(self.table.columns) else {}
+        return {"source": source, "valid": size, **tested}
 
     @classmethod
     def inspect_data(cls, path: Path) -> DataReport:
