@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -102,7 +102,10 @@ def read_table(path: Path, cost: str = "flops") -> Table:
     for name in (*metrics, *(n for n in (SEED, STEPS, cost) if n in frame)):
         _check_numbers(path, frame, name)
     _check_once(path, frame)
-    groups = frame.groupby("_allocation", sort=False)
+    groups = cast(
+        "list[tuple[Allocation, pd.DataFrame]]",
+        list(frame.groupby("_allocation", sort=False)),
+    )
     return Table(
         costs={a: _cost(path, a, rows, cost, has_costs) for a, rows in groups},
         curves={a: _curves(rows, metrics) for a, rows in groups},
@@ -160,13 +163,15 @@ def _listed(values: tuple[Any, ...]) -> str:
 def _allocation(path: Path, i: int, given: Mapping[str, Any]) -> Allocation:
     values = {**DEFAULTS, **given}
     try:
-        counts = {name: _whole(name, values[name]) for name in REQUIRED}
+        depth, n_experts, width = (_whole(name, values[name]) for name in REQUIRED)
         return Allocation(
             expert=str(values["expert"]),
             recurrent=_truth(values["recurrent"]),
+            depth=depth,
+            n_experts=n_experts,
+            width=width,
             radius=_radius(values["radius"]),
             aggregation=str(values["aggregation"]),
-            **counts,
         )
     except AllocsearchError as error:
         raise DataError(f"table {path}, row {i + 1}: {error}") from error
@@ -195,17 +200,17 @@ def _radius(value: Any) -> Any:
 
 def _check_numbers(path: Path, frame: pd.DataFrame, name: str) -> None:
     try:
-        numbers = pd.to_numeric(frame[name]).astype(float)
+        numbers = np.asarray(pd.to_numeric(frame[name]), dtype=float)
     except (TypeError, ValueError):
         raise DataError(
             f"table {path}, column {name!r}: {frame[name].iloc[0]!r} is no number; "
             "columns other than coordinates hold metrics, so leave text out"
         ) from None
-    bad = np.flatnonzero(~np.isfinite(numbers.to_numpy()))
+    bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise DataError(
             f"table {path}, row {bad[0] + 1}: {name} is "
-            f"{numbers.iloc[bad[0]]}, not finite; leave such rows out"
+            f"{numbers[bad[0]]}, not finite; leave such rows out"
         )
     frame[name] = numbers
 
