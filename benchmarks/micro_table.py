@@ -13,6 +13,7 @@ import argparse
 import csv
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,13 +102,18 @@ def key(row: dict) -> tuple[str, ...]:
 
 
 def done(path: Path) -> set[tuple[str, ...]]:
-    """The allocations that the file holds whole."""
-    if not path.exists():
-        return set()
-    with path.open(newline="") as file:
-        kept = [key(row) for row in csv.DictReader(file)]
-    whole = 2 * CONFIG["training"]["n_evaluations"]
-    return {name for name in set(kept) if kept.count(name) == whole}
+    """The allocations that the file holds whole; what was cut off is taken out."""
+    found: list[dict] = []
+    if path.exists():
+        with path.open(newline="") as file:
+            found = list(csv.DictReader(file))
+    names = Counter(map(key, found))
+    whole = CONFIG["training"]["n_seeds"] * CONFIG["training"]["n_evaluations"]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(row for row in found if names[key(row)] == whole)
+    return {name for name, count in names.items() if count == whole}
 
 
 def main() -> None:
@@ -117,8 +123,6 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=15.0)
     args = parser.parse_args()
     begun, kept = time.monotonic(), done(args.path)
-    if not args.path.exists():
-        args.path.write_text(",".join(COLUMNS) + "\n")
     for setting, cell, allocation in cells():
         if time.monotonic() - begun > 60 * args.minutes:
             print("time is up; the same command goes on")
