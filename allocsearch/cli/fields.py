@@ -34,10 +34,14 @@ def resolved_values(config: StudyConfig, setting: Setting) -> dict[str, Any]:
     """Every field as the budget fills it in, JSON-ready; a valid config."""
     search = setting.search.model_dump(mode="json")
     space = setting.space.model_dump(mode="json")
+    budgets = list(config.budgets)
+    if "budgets" not in config.model_fields_set:
+        budgets = [setting.budget.name]
     bound = {"tolerance": setting.budget.tolerance, "granule": setting.budget.granule}
     return {
         **config.model_dump(mode="json"),
         "task": setting.task_config,
+        "budgets": budgets,
         "experts": [expert.model_dump(mode="json") for expert in setting.experts],
         "space": {**space, **bound},
         "search": {**search, "n_trials": search["n_trials"] or DEFAULT_N_TRIALS},

@@ -62,6 +62,13 @@ def test_what_cannot_be_used_is_said_in_a_sentence(cli, table, args, words):
     assert "Traceback" not in answer.err
 
 
+def test_the_config_that_is_shown_can_be_run(cli, table, tmp_path):
+    shown = cli("show-config", *table)
+    assert "budgets: [table]" in shown.out
+    (tmp_path / "s.yaml").write_text(shown.out)
+    assert len(cli("space", "s.yaml", "--json").json) == 6
+
+
 def test_data_checks_a_table(cli, table):
     answer = cli("data", "tabular", table[-1], "--json")
     assert answer.code == 0

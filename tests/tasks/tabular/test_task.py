@@ -13,6 +13,7 @@ from allocsearch.plan import plan
 from allocsearch.study import load_study
 from allocsearch.tasks.tabular import Tabular
 from allocsearch.tasks.tabular.config import TabularConfig
+from allocsearch.testing import check_task
 
 
 @pytest.fixture(autouse=True)
@@ -139,6 +140,12 @@ def test_pieces_equal_the_whole_and_runs_follow_the_seed(path: Path):
     assert noise == pytest.approx([0.01, 0.0, 0.01])
     with pytest.raises(ConfigError, match="builds no network"):
         task.encoder(8, key=None)  # type: ignore[arg-type]
+
+
+def test_the_laws_of_tasks_hold(path: Path):
+    task = Tabular(TabularConfig(data=str(path)))
+    (cell, *_) = plan(load_config(base=config_of(path)))
+    check_task(task, cell.allocations[0], cell.setting.training)
 
 
 def test_samplers_and_their_options_are_set_in_the_config(path: Path):
