@@ -156,3 +156,21 @@ def test_samplers_and_their_options_are_set_in_the_config(path: Path):
     search = {"n_trials": 6, "sampler": "nsga2", "sampler_options": {"populace": 3}}
     with pytest.raises(LookupError, match="did you mean 'population'"):
         plan(load_config(base=config_of(path, search=search)))
+
+
+@pytest.mark.parametrize("sampler", ["auto", "gp", "nsga2", "tpe"])
+def test_two_parts_of_a_study_are_one(path: Path, sampler: str):
+    """As with `--n-trials` raised for a second run."""
+    option = {"nsga2": "population"}.get(sampler, "n_startup")
+    found = []
+    for name, parts in (("whole", (18,)), ("parts", (8, 18))):
+        for n_trials in parts:
+            search = {
+                "n_trials": n_trials,
+                "sampler": sampler,
+                "sampler_options": {option: 3},
+            }
+            study = run(config_of(path, name=name, search=search))
+        found.append([(t.arm, t.number, t.allocation, t.score) for t in study.trials()])
+    assert found[0] == found[1]
+    assert len(found[0]) == 18
