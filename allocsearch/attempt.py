@@ -112,8 +112,9 @@ def attempt(
             budget,
             matched=cell.setting.matched,
         )
-        matched = budget.admits(audit.work.within(budget.scope))
-        result = replace(result, audit=audit, matched=matched)
+        if audit is not None:
+            matched = budget.admits(audit.work.within(budget.scope))
+            result = replace(result, audit=audit, matched=matched)
         directory = study.checkpoint_at(result.checkpoint)
         train = partial(
             train_candidate,

@@ -125,7 +125,10 @@ class SearchConfig(Section):
     """`search` adapts to results; `claim` tries the same number at every depth; `sweep`
     tries every combination of the axes, with work only bounded from above."""
     sampler: str | None = None
-    """Which sampler proposes in search mode; tpe if unset, in a sweep grid."""
+    """Which sampler proposes in search mode: auto, gp, tpe, nsga2, random or grid; auto
+    if unset, in a sweep grid."""
+    sampler_options: dict[str, Scalar] = {}
+    """Options of that sampler, such as n_startup; see docs/search.md."""
     n_trials: Count | None = None
     """Trials of the study over all restarts, split evenly over budgets and arms."""
     timeout: Annotated[float, Field(gt=0)] | None = None

@@ -66,7 +66,8 @@ class Cell:
         if self.setting.search.mode == "claim":
             return "stratified", {"by": "depth", "strict": True}
         search = self.setting.search
-        return search.sampler or ("grid" if search.mode == "sweep" else "tpe"), {}
+        name = search.sampler or ("grid" if search.mode == "sweep" else "auto")
+        return name, dict(search.sampler_options)
 
     @cached_property
     def objectives(self) -> tuple[Objective, ...]:
@@ -142,10 +143,13 @@ class Cell:
             found[name] = tuple(dict.fromkeys(values))
         return found
 
-    @property
+    @cached_property
     def _axes(self) -> tuple[str, ...]:
-        # Width follows from the other coordinates unless all widths are searched.
-        return AXES[:-1] if self.setting.space.widths == "largest" else AXES
+        # Width follows from the other coordinates unless several are searched.
+        if self.setting.space.widths != "largest":
+            return AXES
+        shapes = {tuple(getattr(a, n) for n in AXES[:-1]) for a in self.allocations}
+        return AXES[:-1] if len(shapes) == len(self.allocations) else AXES
 
     @cached_property
     def _by_coordinates(self) -> dict[tuple[Any, ...], Allocation]:
@@ -160,6 +164,8 @@ class Cell:
             "expert": allocation.expert,
             "aggregation": allocation.aggregation,
         }
+        if not self.setting.task.builds_network:
+            used = {"task": used["task"]}
         return {f"{k} {name}": find(k, name).origin for k, name in used.items()}
 
 
@@ -174,13 +180,14 @@ def plan(config: StudyConfig) -> list[Cell]:
     settings = [resolve(config, budget) for budget in config.budgets]
     cells = []
     for setting in settings:
+        arms = _arms(config, setting)
         pairs = [
             (expert, arm)
             for expert in setting.experts
-            for arm in config.arms
+            for arm in arms
             if arm in expert.arms
         ]
-        shares = _shares(config, setting, pairs, len(settings))
+        shares = _shares(arms, setting, pairs, len(settings))
         for (expert, arm), share in zip(pairs, shares, strict=True):
             allocations = setting.allocations(expert, arm)
             n_trials = _whole_strata(setting, allocations, share)
@@ -208,13 +215,21 @@ def _seeds(study_seed: int, purpose: str, numbers: range) -> tuple[int, ...]:
     return tuple(derive_seed(study_seed, purpose, i) % 2**31 for i in numbers)
 
 
+def _arms(config: StudyConfig, setting: Setting) -> tuple[str, ...]:
+    """The arms of a study; results to replay may be of one only."""
+    if setting.task.builds_network or "arms" in config.model_fields_set:
+        return config.arms
+    known = {arm for expert in setting.experts for arm in expert.arms}
+    return tuple(arm for arm in config.arms if arm in known)
+
+
 def _shares(
-    config: StudyConfig,
+    arms: Sequence[str],
     setting: Setting,
     pairs: list[tuple[ExpertConfig, str]],
     n_settings: int,
 ) -> list[int]:
-    per_arm = {arm: sum(a == arm for _, a in pairs) for arm in config.arms}
+    per_arm = {arm: sum(a == arm for _, a in pairs) for arm in arms}
     for arm, n in per_arm.items():
         if n == 0:
             raise ConfigError(
@@ -224,13 +239,13 @@ def _shares(
     if setting.search.mode == "sweep" and setting.search.n_trials is None:
         return [sys.maxsize for _ in pairs]  # every point, see `plan`
     total = setting.search.n_trials or DEFAULT_N_TRIALS
-    arm_share = total // (n_settings * len(config.arms))
+    arm_share = total // (n_settings * len(arms))
     shares = [arm_share // per_arm[arm] for _, arm in pairs]
     if min(shares) == 0:
         raise ConfigError(
             f"{total} trials are too few for {n_settings} budgets × "
             f"{len(pairs)} pairs of expert and arm: give at least "
-            f"{n_settings * len(config.arms) * max(per_arm.values())}"
+            f"{n_settings * len(arms) * max(per_arm.values())}"
         )
     return shares
 

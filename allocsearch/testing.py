@@ -147,7 +147,11 @@ def check_task(task: Task, allocation: Allocation, training: Any) -> None:
     _require(_equal(further, evaluated), "evaluation changed the training")
     names = [objective.name for objective in task.objectives]
     for split in ("valid", "test"):
-        for metrics in [*task.evaluate(whole, split), task.baseline(split)]:
+        baseline = task.baseline(split)  # empty where there is none
+        for metrics in [
+            *task.evaluate(whole, split),
+            *([baseline] if baseline else []),
+        ]:
             missing = set(names) - set(metrics)
             _require(not missing, f"{split} metrics lack {sorted(missing)}")
             _require(

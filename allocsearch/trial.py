@@ -94,7 +94,7 @@ class Outcome:
 
 def audit_candidate(
     task: Task, allocation: Allocation, budget: Budget | None, *, matched: bool = True
-) -> Audit:
+) -> Audit | None:
     """Build the network's shapes, count its work and hold it against the budget.
 
     Args:
@@ -103,10 +103,15 @@ def audit_candidate(
         budget: None where work is only recorded.
         matched: whether the budget must be spent, or is only an upper bound.
 
+    Returns:
+        None where the task builds no network.
+
     Raises:
         AuditError: the traced count is not what the closed form says.
         BudgetError: the network is outside the budget's band.
     """
+    if not task.builds_network:
+        return None
     shapes = eqx.filter_eval_shape(
         lambda: build_model(task, allocation, key=jax.random.key(0), canonical=True)
     )

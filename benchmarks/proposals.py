@@ -11,6 +11,7 @@ import argparse
 import itertools
 import json
 import shutil
+import sqlite3
 import statistics
 import tempfile
 import time
@@ -45,20 +46,51 @@ def suggest(trial: optuna.Trial) -> None:
         suggest_axis(trial, axis)
 
 
-def history(points: Points, n_trials: int) -> list[optuna.trial.FrozenTrial]:
-    """Finished trials at random points of the space, each once."""
+def fill(path: Path, points: Points, n_trials: int) -> None:
+    """Finished trials at random points of the space, each once, as plain SQL.
+
+    One trial is asked and told in earnest; the others are copies of its rows with
+    other parameters and values.
+    """
+    url = f"sqlite:///{path}"
+    study = SearchStudy.load(url, "s")
+    first = points.positions[study.ask().row]
+    study.tell(0, [0.0])
+    study.close()
     rng = np.random.default_rng(0)
-    chosen = rng.choice(len(points), size=n_trials, replace=False)
+    others = np.delete(np.arange(len(points)), first)
+    chosen = rng.choice(others, size=n_trials - 1, replace=False)
     space = distributions(points)
-    return [
-        optuna.trial.create_trial(
-            params=params_of(points, row),
-            distributions=space,
-            value=float(sum(row) + rng.normal()),
-            user_attrs={"point": points.values(row)},
+    with sqlite3.connect(path) as database:
+        numbers = [{"n": i + 1} for i in range(len(chosen))]
+        database.executemany(
+            "INSERT INTO trials (trial_id, number, study_id, state, datetime_start, "
+            "datetime_complete) SELECT trial_id + :n, :n, study_id, state, "
+            "datetime_start, datetime_complete FROM trials WHERE number = 0",
+            numbers,
         )
-        for row in (points.rows[position] for position in chosen)
-    ]
+        for table in ("trial_user_attributes", "trial_system_attributes"):
+            database.executemany(
+                f"INSERT INTO {table} (trial_id, key, value_json) "
+                f"SELECT trial_id + :n, key, value_json FROM {table} "
+                "WHERE trial_id = 1",
+                numbers,
+            )
+        for i, position in enumerate(chosen):
+            row = points.rows[position]
+            database.execute(
+                "INSERT INTO trial_values (trial_id, objective, value, value_type) "
+                "VALUES (?, 0, ?, 'FINITE')",
+                (i + 2, float(sum(row) + rng.normal())),
+            )
+            for name, param in params_of(points, row).items():
+                database.execute(
+                    "INSERT INTO trial_params (trial_id, param_name, param_value, "
+                    "distribution_json) SELECT ?, param_name, ?, distribution_json "
+                    "FROM trial_params WHERE trial_id = 1 AND param_name = ?",
+                    (i + 2, space[name].to_internal_repr(param), name),
+                )
+    database.close()
 
 
 def measure(n_trials: int, n_asks: int, folder: Path) -> dict[str, float]:
@@ -66,10 +98,9 @@ def measure(n_trials: int, n_asks: int, folder: Path) -> dict[str, float]:
     points = space()
     ours_url = f"sqlite:///{folder / 'ours.db'}"
     SearchStudy.open(
-        ours_url, "s", points, directions=("maximize",), sampler="tpe", seed=0
+        ours_url, "s", points, directions=("maximize",), sampler="auto", seed=0
     ).close()
-    filled = optuna.load_study(study_name="s", storage=ours_url)
-    filled.add_trials(history(points, n_trials))
+    fill(folder / "ours.db", points, n_trials)
     shutil.copy(folder / "ours.db", folder / "bare.db")
     bare = optuna.load_study(
         study_name="s",

@@ -11,7 +11,6 @@ from allocsearch.analysis.formats import arm_label, listing, plain
 from allocsearch.analysis.rows import Row
 from allocsearch.cli.printing import show, show_json
 from allocsearch.config import ExpertConfig, StudyConfig
-from allocsearch.space import work_of
 from allocsearch.tasks.resolve import Setting, resolve
 from allocsearch.work import format_flops
 
@@ -48,7 +47,7 @@ def space_rows(setting: Setting, expert: ExpertConfig, arm: str) -> list[Row]:
 
 def _row(setting: Setting, allocation: Allocation) -> Row:
     budget = setting.budget
-    work = work_of(allocation, setting.task.positions, setting.overhead)
+    work = setting.work(allocation)
     values = allocation.to_dict()
     del values["recurrent"]
     return {

@@ -38,11 +38,15 @@ def resolved_values(config: StudyConfig, setting: Setting) -> dict[str, Any]:
     output = config.output.model_dump(mode="json")
     if config.output.storage is not None:
         output["storage"] = without_password(config.output.storage)
+    budgets = list(config.budgets)
+    if "budgets" not in config.model_fields_set:
+        budgets = [setting.budget.name]
     bound = {"tolerance": setting.budget.tolerance, "granule": setting.budget.granule}
     return {
         **config.model_dump(mode="json"),
         "output": output,
         "task": setting.task_config,
+        "budgets": budgets,
         "experts": [expert.model_dump(mode="json") for expert in setting.experts],
         "space": {**space, **bound},
         "search": {**search, "n_trials": search["n_trials"] or DEFAULT_N_TRIALS},

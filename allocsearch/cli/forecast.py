@@ -55,9 +55,11 @@ def training_flops(cell: "Cell") -> int:
 
     allocation = cell.allocations[len(cell.allocations) // 2]
     training = cell.setting.training
-    per_step = audit_candidate(cell.setting.task, allocation, None).training
+    audit = audit_candidate(cell.setting.task, allocation, None)
+    if audit is None:
+        return 0
     horizon = training.horizon or cell.setting.task.steps_per_chunk
-    return per_step * horizon * training.n_seeds * cell.n_trials
+    return audit.training * horizon * training.n_seeds * cell.n_trials
 
 
 def forecast(cells: Sequence["Cell"]) -> Forecast:

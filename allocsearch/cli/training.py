@@ -26,6 +26,7 @@ from allocsearch.cli.printing import note, show, show_json, stderr
 from allocsearch.cli.scoring import scores_table
 from allocsearch.cli.stopping import Stopper
 from allocsearch.config import StudyConfig
+from allocsearch.errors import ConfigError
 from allocsearch.plan import AXES, Cell
 from allocsearch.tasks.resolve import resolve
 from allocsearch.trial import (
@@ -101,6 +102,11 @@ def _job(config: StudyConfig, shape: Shape, out: Path | None) -> _Job:
     expert, allocation = choose(setting, shape)
     cell = Cell(setting, expert, allocation.arm, (allocation,), 1)
     audit = audit_candidate(setting.task, allocation, setting.budget)
+    if audit is None:
+        name = setting.task_config["name"]
+        raise ConfigError(
+            f"task {name!r} trains nothing: `allocsearch run --task {name}` replays it"
+        )
     coordinates = {axis: getattr(allocation, axis) for axis in AXES}
     candidate = cell.candidate(coordinates, config.seed)
     return _Job(cell, candidate, audit, out or default_folder(cell, candidate))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import optuna
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
@@ -10,21 +9,20 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from allocsearch.search.identity import Identity
 from allocsearch.search.optuna_space import (
     distributions,
-    free_distributions,
     params_of,
     row_of,
     suggest,
 )
 from allocsearch.search.points import Row
-from allocsearch.search.records import Proposal, SpaceExhausted
-from allocsearch.search.rung_view import as_told
-from allocsearch.search.samplers import Request, make_sampler
+from allocsearch.search.proposing import Proposer, Taken
+from allocsearch.search.records import Proposal
 from allocsearch.search.seeds import derive_seed
-from allocsearch.search.snapshot import Snapshot
-from allocsearch.search.trial_records import FAIL_REASON, POINT, REFUSED
-
-Taken = dict[int, int]
-"""By trial number, the position of the point that the trial was proposed."""
+from allocsearch.search.trial_records import (
+    FAIL_REASON,
+    FEASIBLE,
+    POINT,
+    REFUSED,
+)
 
 
 class Asker:
@@ -43,12 +41,10 @@ class Asker:
         self._study = study
         self._rdb = rdb
         self._study_id = study_id
-        self._name = study.study_name
         self._points = identity.points
         self._seed = identity.seed
-        self._sampler = make_sampler(identity.sampler, identity.options)
         self._space = distributions(identity.points)
-        self._free = free_distributions(identity.points)
+        self._proposer = Proposer(study.study_name, identity)
         self._finished: Taken = {}
 
     def next(self, wanted: Row | None = None) -> Proposal:
@@ -100,48 +96,8 @@ class Asker:
     def _propose(
         self, trials: Sequence[FrozenTrial], taken: Taken, wanted: Row | None
     ) -> Proposal | None:
-        left = self._left(taken)
-        number = len(trials)
-        # Strangers' trials outside the space teach a sampler nothing.
-        n_objectives = len(self._study.directions)
-        members = [
-            as_told(trial, n_objectives) for trial in trials if trial.number in taken
-        ]
-        snapshot = Snapshot(self._name, self._study.directions, members, number)
-        request = Request(
-            points=self._points,
-            open=left,
-            taken=tuple(taken.values()),
-            seed=derive_seed(self._seed, number),
-            study_seed=self._seed,
-            study=snapshot.study(),
-            trial=snapshot.pending,
-            space=self._free,
-        )
-        row = self._sampler.propose(request) if wanted is None else wanted
-        position = self._confine(row, left)
-        return self._store(number, position, snapshot.pending)
-
-    def _left(self, taken: Taken) -> np.ndarray:
-        """Positions not proposed yet, rising; never none."""
-        mask = np.ones(len(self._points), dtype=bool)
-        mask[list(taken.values())] = False
-        left = np.flatnonzero(mask)
-        if not len(left):
-            raise SpaceExhausted(
-                f"study {self._name!r} has proposed all {len(self._points)} points of "
-                "its space; there is nothing left to try."
-            )
-        reason = self._sampler.ended(self._points, tuple(taken.values()), left)
-        if reason is not None:
-            raise SpaceExhausted(f"study {self._name!r} is over: {reason}.")
-        return left
-
-    def _confine(self, row: Row, left: np.ndarray) -> int:
-        position = self._points.positions.get(row, -1)
-        if left[np.searchsorted(left, position) % len(left)] == position:
-            return position
-        return self._points.nearest(row, left)
+        position, pending = self._proposer.propose(trials, taken, wanted)
+        return self._store(len(trials), position, pending)
 
     def _store(
         self, number: int, position: int, pending: FrozenTrial
@@ -153,7 +109,7 @@ class Asker:
             params=params_of(self._points, row),
             distributions=self._space,
             user_attrs={**pending.user_attrs, POINT: values},
-            system_attrs=pending.system_attrs,
+            system_attrs={**pending.system_attrs, **FEASIBLE},
         )
         trial_id = self._rdb.create_new_trial(self._study_id, trial)
         if self._rdb.get_trial(trial_id).number != number:
@@ -187,7 +143,14 @@ class Asker:
         values = self._points.values(row)
         if trial.user_attrs.get(POINT) != values:
             self._rdb.set_trial_user_attr(trial_id, POINT, values)
+        self._mark_feasible(trial_id)
         return Proposal(number, values, row)
+
+    def _mark_feasible(self, trial_id: int) -> None:
+        known = self._rdb.get_trial_system_attrs(trial_id)
+        for key, value in FEASIBLE.items():
+            if key not in known:
+                self._rdb.set_trial_system_attr(trial_id, key, value)
 
     def _refuse(self, trial_id: int, reason: str) -> None:
         self._rdb.set_trial_user_attr(trial_id, FAIL_REASON, f"refused: {reason}")

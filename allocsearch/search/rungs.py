@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from allocsearch.errors import ConfigError
+from allocsearch.search.samplers.dominance import crowding, ranks
 
 Scores = Mapping[float, tuple[float, ...]]
 
@@ -155,27 +156,5 @@ def ranked(values: Sequence[Sequence[float]], directions: Sequence[str]) -> list
     costs = np.asarray(values, float).reshape(len(values), len(signs)) * signs
     if len(signs) == 1:
         return np.argsort(costs[:, 0], kind="stable").tolist()
-    order: list[int] = []
-    left = list(range(len(costs)))
-    while left:
-        front = [i for i in left if not any(_beats(costs[j], costs[i]) for j in left)]
-        spread = _crowding(costs[front])
-        order += [front[k] for k in np.argsort(-spread, kind="stable")]
-        left = [i for i in left if i not in front]
-    return order
-
-
-def _beats(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool((a <= b).all() and (a < b).any())
-
-
-def _crowding(costs: np.ndarray) -> np.ndarray:
-    distance = np.zeros(len(costs))
-    for column in costs.T:
-        order = np.argsort(column, kind="stable")
-        span = column[order[-1]] - column[order[0]]
-        distance[order[[0, -1]]] = np.inf
-        if span > 0 and len(order) > 2:
-            gaps = (column[order[2:]] - column[order[:-2]]) / span
-            distance[order[1:-1]] += gaps
-    return distance
+    front = ranks(costs)
+    return np.lexsort((-crowding(costs, front), front)).tolist()

@@ -1,5 +1,6 @@
 """Optuna's trials as ours."""
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,22 +17,35 @@ RUNGS = "rungs"
 """Pairs of a fraction of the horizon and the objectives there."""
 FAIL_REASON = "fail_reason"
 REFUSED = "refused"
+# Every proposal fits its budget. Optuna and its dashboard take a trial for feasible
+# when no constraint is above 0, and look for it in one of these two places.
+FEASIBLE = {"constraints": [0.0], "constraints:budget": 0.0}
 _OWN = (POINT, FAIL_REASON, REFUSED)
 _OUTSIDE = "its parameters are not a point of the space"
+_NOT_FINITE = "its value is not finite"
+
+
+def is_sound(trial: FrozenTrial) -> bool:
+    """Whether a trial is without a value yet, or has finite ones.
+
+    Ours are never told otherwise; Optuna itself lets infinity be complete, and best.
+    """
+    return trial.state != TrialState.COMPLETE or all(map(math.isfinite, trial.values))
 
 
 def to_record(points: Points, trial: FrozenTrial) -> TrialRecord:
     """What is stored of one trial.
 
-    A trial that somebody completed with parameters outside the space is shown as
-    failed, so that it can never be a best one.
+    A trial that somebody completed with parameters outside the space, or with a value
+    that is not finite, is shown as failed, so that it can never be a best one.
     """
     row = row_of(points, trial.params)
     member = row is not None and row in points
     state = _state(trial, member=member)
     reason = trial.user_attrs.get(FAIL_REASON)
     if reason is None and state == "failed":
-        reason = "no reason was recorded" if member else _OUTSIDE
+        reason = "no reason was recorded" if is_sound(trial) else _NOT_FINITE
+        reason = reason if member else _OUTSIDE
     started, finished = _utc(trial.datetime_start), _utc(trial.datetime_complete)
     if started is not None and finished is not None:
         finished = max(started, finished)
@@ -53,7 +67,7 @@ def _state(trial: FrozenTrial, *, member: bool) -> State:
         return "running"
     if trial.state == TrialState.PRUNED and member:
         return "pruned"
-    complete = trial.state == TrialState.COMPLETE and member
+    complete = trial.state == TrialState.COMPLETE and member and is_sound(trial)
     return "complete" if complete else "failed"
 
 

@@ -205,6 +205,7 @@ class Task(abc.ABC):
         unit: what training is measured in, "environment steps" or "tokens".
         final_window: a score is the mean over this many last evaluations.
         recipes: training values with a name, such as those of a paper.
+        builds_network: false for a task that replays results, see `ReplayTask`.
     """
 
     name: ClassVar[str]
@@ -215,6 +216,7 @@ class Task(abc.ABC):
     unit: ClassVar[str]
     final_window: ClassVar[int] = 1
     recipes: ClassVar[Mapping[str, Recipe]] = {}
+    builds_network: ClassVar[bool] = True
 
     @abc.abstractmethod
     def __init__(self, config: Any):

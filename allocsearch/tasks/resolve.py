@@ -21,12 +21,13 @@ from allocsearch.config import (
     merge,
     parse,
 )
-from allocsearch.errors import BudgetError, UnknownNameError, unknown_name
+from allocsearch.errors import BudgetError, ConfigError, UnknownNameError, unknown_name
 from allocsearch.model import readout
 from allocsearch.registry import check_limits, find, limited_to, load, names
 from allocsearch.space import core_flops, feasible_space, work_of
 from allocsearch.tasks.protocol import NamedBudget, Recipe, Task
-from allocsearch.work import Budget, Work, parse_flops
+from allocsearch.tasks.replay import ReplayTask
+from allocsearch.work import Budget, Work, format_flops, parse_flops
 
 SEARCHED_RADII = (0, 1, 2, 4, 8, 16, 32, "full")
 
@@ -61,6 +62,12 @@ class Setting:
         """Encoder and head work at a width; core is 0."""
         return task_overhead(self.task, width)
 
+    def work(self, allocation: Allocation) -> Work:
+        """Core, encoder and head work of an allocation, nothing built."""
+        if isinstance(self.task, ReplayTask):
+            return Work(core=self.task.costs[allocation])
+        return work_of(allocation, self.task.positions, self.overhead)
+
     def options_of(self, expert: ExpertConfig) -> tuple[tuple[str, Scalar], ...]:
         """The options of an expert and of the network, as an allocation holds them."""
         own = {
@@ -77,6 +84,8 @@ class Setting:
             BudgetError: nothing fits.
             ConfigError: the expert or its options do not suit the task.
         """
+        if isinstance(self.task, ReplayTask):
+            return _replayable(self.task, expert.name, arm, self.budget)
         return feasible_space(
             expert.name,
             recurrent=arm == "recurrent",
@@ -125,13 +134,18 @@ def resolve(config: StudyConfig, budget_name: str) -> Setting:
 
 def _resolve(config: StudyConfig, budget_name: str) -> Setting:
     kind = load("task", config.task["name"])
+    if "budgets" not in config.model_fields_set and budget_name not in kind.budgets:
+        budget_name = next(iter(kind.budgets))  # the task's own default
     named, flops = _named_budget(kind, config.task["name"], budget_name)
     given = config.model_dump(exclude_unset=True)
     recipe = _recipe(kind, config)
     fields = {k: v for k, v in config.task.items() if k != "name"}
     own = merge(named.task, recipe.task, fields)
     task, task_config = build_task(config.task["name"], own)
-    training = merge(named.training, recipe.training, given.get("training", {}))
+    replayed = {"horizon": task.horizon} if isinstance(task, ReplayTask) else {}
+    training = merge(
+        named.training, replayed, recipe.training, given.get("training", {})
+    )
     search = merge(named.search, given.get("search", {}))
     mode = search.get("mode", "search")
     axes = merge(_searched(mode), named.space, given.get("space", {}))
@@ -139,8 +153,9 @@ def _resolve(config: StudyConfig, budget_name: str) -> Setting:
     _check_names("aggregation", space.aggregations)
     training = parse(TrainingConfig, training, "training")
     task.check_training(training)
-    experts = config.experts or kind.experts
-    _check_names("expert", [expert.name for expert in experts])
+    experts = config.experts or task.experts
+    if task.builds_network:
+        _check_names("expert", [expert.name for expert in experts])
     return Setting(
         task=task,
         task_config=task_config,
@@ -162,8 +177,8 @@ def _warnings(
     unit: str,
 ) -> tuple[str, ...]:
     warnings = [recipe.warning] if recipe.warning else []
-    meant, given = named.training["horizon"], training.horizon
-    if given is not None and given < meant:
+    meant, given = named.training.get("horizon"), training.horizon
+    if meant is not None and given is not None and given < meant:
         warnings.append(
             f"the horizon of {given:,} {unit} is shorter than the {meant:,} that "
             f"budget {budget_name} is meant for: short horizons favour shallow networks"
@@ -244,7 +259,9 @@ def _named_budget(
 def _budget(
     task: Task, named: NamedBudget, flops: int | None, text: str, space: SpaceConfig
 ) -> Budget:
-    if flops is None:
+    if flops is None and isinstance(task, ReplayTask):
+        flops = max(task.costs.values())
+    elif flops is None:
         reference = _reference(task, named)
         work = Work(core_flops(reference, task.positions))
         if space.scope == "total":
@@ -261,3 +278,21 @@ def _reference(task: Task, named: NamedBudget) -> Allocation:
     options = task.expert_options(named.reference.expert)
     own = tuple({**options, **dict(named.reference.options)}.items())
     return replace(named.reference, options=own)
+
+
+def _replayable(
+    task: ReplayTask, expert: str, arm: str, budget: Budget
+) -> tuple[Allocation, ...]:
+    known = {a: c for a, c in task.costs.items() if a.expert == expert and a.arm == arm}
+    if not known:
+        found = ", ".join(dict.fromkeys(f"{a.expert} {a.arm}" for a in task.costs))
+        raise ConfigError(f"there are no results of {expert} {arm}; there are: {found}")
+    feasible = tuple(a for a, cost in known.items() if budget.admits(cost))
+    if not feasible:
+        nearest = min(known, key=lambda a: abs(known[a] - budget.flops))
+        raise BudgetError(
+            f"0 of {len(known)} {expert} {arm} allocations fit budget {budget.name!r} "
+            f"({format_flops(budget.least)} to {format_flops(budget.flops)}): the "
+            f"nearest is {nearest.label} at {format_flops(known[nearest])}"
+        )
+    return feasible

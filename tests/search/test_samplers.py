@@ -17,7 +17,13 @@ from allocsearch.search import (
     make_sampler,
 )
 
-OPTIONS = {"stratified": {"by": "a0"}, "tpe": {"n_startup": 3}}
+OPTIONS = {
+    "auto": {"n_startup": 3, "n_gp": 6},
+    "gp": {"n_startup": 3},
+    "nsga2": {"population": 4},
+    "stratified": {"by": "a0"},
+    "tpe": {"n_startup": 3},
+}
 
 
 @st.composite

@@ -72,7 +72,12 @@ def test_only_a_running_trial_can_be_told(storage: str, points: Points):
     assert study.records()[0].values == (1.0,)
 
 
-OPTIONS = {"tpe": {"n_startup": 4}}
+OPTIONS = {
+    "auto": {"n_startup": 3, "n_gp": 8},
+    "gp": {"n_startup": 3},
+    "nsga2": {"population": 4},
+    "tpe": {"n_startup": 4},
+}
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -284,3 +289,40 @@ def test_optuna_is_quiet_and_left_as_it_was(storage, points, capfd):
     study.tell(study.ask().number, [1.0])
     assert optuna.logging.get_verbosity() == level
     assert capfd.readouterr() == ("", "")
+
+
+def test_every_trial_says_that_it_is_feasible(storage: str, points: Points):
+    """Both where optuna-dashboard looks and where Optuna itself does."""
+    study = open_study(storage, points)
+    study.tell(study.ask().number, [1.0])
+    study.enqueue(points.values(points.rows[9]))
+    study.tell(study.ask().number, [2.0])
+    for trial in optuna.load_study(study_name="s", storage=storage).trials:
+        assert trial.system_attrs["constraints"] == [0.0]
+        assert trial.system_attrs["constraints:budget"] == 0.0
+    again = open_study(storage, points)
+    again.ask()
+    assert again.running()
+    trial = optuna.load_study(study_name="s", storage=storage).trials[2]
+    assert all(v <= 0 for v in trial.system_attrs["constraints"])
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("-inf")])
+def test_infinity_of_another_program_is_never_best(storage, points, bad):
+    study = open_study(storage, points, directions=("maximize",), sampler="tpe")
+    study.tell(study.ask().number, [1.0])
+    foreign = optuna.load_study(study_name="s", storage=storage)
+    first = foreign.trials[0]
+    foreign.add_trial(
+        optuna.trial.create_trial(
+            value=bad,
+            params={**first.params, "depth": (first.params["depth"] + 1) % 2},
+            distributions=first.distributions,
+        )
+    )
+    record = study.records()[1]
+    assert record.state == "failed"
+    assert record.values is None
+    assert record.reason == "its value is not finite"
+    assert study.counts()["complete"] == 1
+    study.ask()

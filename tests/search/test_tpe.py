@@ -87,7 +87,7 @@ def test_candidates_come_from_the_open_points_alone(monkeypatch: pytest.MonkeyPa
 def test_without_optunas_hook_the_nearest_open_point_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(tpe, "_confined", lambda base, _: base)
+    monkeypatch.setattr(tpe, "_confined", lambda base, *_: base)
     study = open_tpe(0, n_startup=3)
     rows = []
     for i in range(25):

@@ -5,14 +5,20 @@ from dataclasses import fields
 from typing import Any
 
 from allocsearch.errors import ConfigError, unknown_name
+from allocsearch.search.samplers.auto import AutoSampler
 from allocsearch.search.samplers.base import Request, Sampler
+from allocsearch.search.samplers.gp import GPSampler
 from allocsearch.search.samplers.grid import GridSampler
+from allocsearch.search.samplers.nsga2 import NSGA2Sampler
 from allocsearch.search.samplers.random import RandomSampler
 from allocsearch.search.samplers.stratified import StratifiedSampler
 from allocsearch.search.samplers.tpe import TPESampler
 
 SAMPLERS: dict[str, type] = {
+    "auto": AutoSampler,
+    "gp": GPSampler,
     "grid": GridSampler,
+    "nsga2": NSGA2Sampler,
     "random": RandomSampler,
     "stratified": StratifiedSampler,
     "tpe": TPESampler,

@@ -1,11 +1,12 @@
 """What every sampler is asked and what it answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from allocsearch.errors import ConfigError
 from allocsearch.search.points import Points, Row
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class Request:
         study_seed: the seed that all trials of the study and arm share.
         study: the finished and running trials as an Optuna study that cannot be
             changed, for samplers that learn.
+        positions: of the points of that study's trials, in their order.
+        directions: of the study.
         trial: the coming trial; attributes that are set on it are stored with it.
         space: the distribution of every axis with more than one value.
     """
@@ -34,6 +37,8 @@ class Request:
     seed: int
     study_seed: int
     study: "optuna.Study"
+    positions: tuple[int, ...]
+    directions: "Sequence[optuna.study.StudyDirection]"
     trial: "optuna.trial.FrozenTrial"
     space: "dict[str, optuna.distributions.BaseDistribution]"
 
@@ -71,3 +76,24 @@ class Sampler(Protocol):
         Not called before at least one point is open.
         """
         ...
+
+
+def check_at_least_one(
+    sampler: str, options: Any, names: Sequence[str] | None = None
+) -> None:
+    """Refuse counts below 1.
+
+    Args:
+        sampler: its name.
+        options: an instance of its class.
+        names: the fields that count something; all of them if left out.
+
+    Raises:
+        ConfigError: with the option and its value.
+    """
+    for name in names or [field.name for field in fields(options)]:
+        if getattr(options, name) < 1:
+            raise ConfigError(
+                f"{name} of sampler {sampler!r} is {getattr(options, name)}; give 1 or "
+                "more."
+            )

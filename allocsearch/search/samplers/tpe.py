@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allocsearch.errors import ConfigError
 from allocsearch.search.optuna_space import internal_columns, row_of
 from allocsearch.search.points import Points, Row
-from allocsearch.search.samplers.base import Request
+from allocsearch.search.samplers.base import Request, check_at_least_one
 from allocsearch.search.samplers.random import RandomSampler
 
 if TYPE_CHECKING:
     import optuna
+
+_DRAWS = 4
+"""Draws from l for each candidate wanted, before open points are enumerated."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,8 @@ class TPESampler:
 
     TPE draws candidates from l, the density of the good trials, and keeps the one
     with the largest l / g, g being the density of the others. Here the candidates
-    come from l restricted to the open points, by enumeration: what rejection sampling
-    would give, at the cost of one pass over the points and never in vain. Running
+    come from l restricted to the open points: draws from l that are open, or, where
+    those are rare, a choice among all open points by their density. Running
     trials count towards g (constant liar), so parallel proposals spread.
     Reference: Watanabe, arXiv:2304.11127.
 
@@ -38,11 +40,7 @@ class TPESampler:
 
     def check(self, points: Points) -> None:  # noqa: ARG002
         """See `Sampler.check`."""
-        for name in ("n_startup", "n_candidates"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    f"{name} of sampler 'tpe' is {getattr(self, name)}; give 1 or more."
-                )
+        check_at_least_one("tpe", self)
 
     def ended(
         self,
@@ -79,22 +77,40 @@ class TPESampler:
         base = getattr(tpe, "_parzen_estimator_cls", None)
         if isinstance(base, type):
             columns = internal_columns(request.points, request.space, request.open)
-            tpe._parzen_estimator_cls = _confined(base, columns)
+            sizes = [len(a.values) for a in request.points.axes if a.name in columns]
+            tpe._parzen_estimator_cls = _confined(base, columns, sizes)
         return tpe
 
 
-def _confined(base: Any, columns: dict[str, np.ndarray]) -> Any:
+def _confined(base: Any, columns: dict[str, np.ndarray], sizes: Sequence[int]) -> Any:
     """A Parzen estimator that draws from `columns` alone, each row by its density.
+
+    Rejection comes first because it takes no pass over the candidates; enumeration
+    gives the same law and is never in vain.
 
     Args:
         base: Optuna's estimator class.
         columns: for each parameter its internal value at every candidate.
+        sizes: how many values each of them has.
     """
+
+    def code(values: dict[str, np.ndarray]) -> np.ndarray:
+        """One number for each row: its indices as the digits of a mixed radix."""
+        number = np.zeros(len(next(iter(values.values()))))
+        for name, size in zip(columns, sizes, strict=True):
+            number = number * size + values[name]
+        return number
+
+    open_codes = code(columns)
 
     class ConfinedEstimator(base):
         def sample(
             self, rng: np.random.RandomState, size: int
         ) -> dict[str, np.ndarray]:
+            free = super().sample(rng, _DRAWS * size)
+            (accepted,) = np.nonzero(np.isin(code(free), open_codes))
+            if len(accepted) >= size:
+                return {name: v[accepted[:size]] for name, v in free.items()}
             log_density = self.log_pdf(columns)
             weight = np.exp(log_density - log_density.max())
             drawn = rng.choice(len(weight), size=size, p=weight / weight.sum())
