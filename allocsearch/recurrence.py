@@ -117,7 +117,8 @@ def unroll_stateless(
         The top states and the window's rows after the last step.
     """
     shape = (len(zero), *steps.z.shape)
-    states = jnp.broadcast_to(zero[:, None], shape)
+    # Behind a barrier, so that XLA does not spend seconds on folding norms of zeros.
+    states = jax.lax.optimization_barrier(jnp.broadcast_to(zero[:, None], shape))
     states, rows = network.at_once(states, steps.z, past, steps.position)
     return states, _last(past, rows)
 
