@@ -1,7 +1,7 @@
 """Successive steps of a network of `SequenceExpert`s, and their gradient over time.
 
 Once the state before every step is known, all steps can be computed at once, level by
-level, as without recurrence. So the states come from a scan that nothing is kept of, and
+level, as without recurrence. So the states come from a scan that keeps nothing, and
 gradients from the computation at once, which needs to know two things: the states, and
 how the loss depends on each of them through all later steps. The latter comes from a
 scan backwards that computes each step again and leaves the parameters' gradients alone.

@@ -161,9 +161,7 @@ def _put_batch(
 def take(rows: PyTree, start: Array, length: int) -> PyTree:
     """Rows that follow each other."""
     return jax.tree.map(
-        lambda r: jax.lax.dynamic_slice_in_dim(
-            r, start, length, r.ndim - 2
-        ),
+        lambda r: jax.lax.dynamic_slice_in_dim(r, start, length, r.ndim - 2),
         rows,
     )
 

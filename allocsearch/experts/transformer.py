@@ -169,7 +169,9 @@ class TransformerBlock(SequenceExpert):
         All experts read the same, so the sum of their keys and values is one product
         with the sum of their weights.
         """
-        queries, key_value = self.weight_query, self.weight_key_value
+        queries, key_value = map(
+            jnp.asarray, (self.weight_query, self.weight_key_value)
+        )
         if self.shares:
             key_value = key_value.sum(axis=0, keepdims=True) * len(queries) ** -0.5
         d = queries.shape[1]
