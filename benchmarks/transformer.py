@@ -1,11 +1,11 @@
 """Memory and speed of the transformer's forms, each as a ratio measured in one run.
 
-Prints, for one level at window = T: the temporary memory of a recurrent gradient against
-that of a scan that carries the cache; recurrent tokens per second against that scan; and
-those of the non-recurrent network against stepping it, and as a fraction of the matmul
-peak by the FLOPs of one forward and backward pass. Rounds of what is compared
-alternate, so that a busy machine slows both. With `--torch-python` also a training step
-of the same shape in PyTorch, by that interpreter.
+Prints, for one level at window = T: the temporary memory of a recurrent gradient
+against that of a scan that carries the cache; recurrent tokens per second against that
+scan; and those of the non-recurrent network against stepping it, and as a fraction of
+the matmul peak by the FLOPs of one forward and backward pass. Rounds of what is
+compared alternate, so that a busy machine slows both. With `--torch-python` also a
+training step of the same shape in PyTorch, by that interpreter.
 
     python benchmarks/transformer.py --rounds 5
 """
