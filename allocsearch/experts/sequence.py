@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree
 
+from allocsearch.experts.layers import SAVED
 from allocsearch.experts.protocol import Read
 
 
@@ -259,7 +260,9 @@ def attend_in_blocks(
         return attend(pending, rows, position, in_window & (age <= position[:, None]))
 
     parts = jax.tree.map(per_block, pending), jax.tree.map(neighbours, rows)
-    u = jax.vmap(one)(*parts, per_block(position))
+    keep = jax.checkpoint_policies.save_only_these_names(SAVED)
+    one = jax.checkpoint(one, policy=keep, prevent_cse=False)
+    u = jax.lax.map(lambda xs: one(*xs), (*parts, per_block(position)))
     return u.reshape(n_blocks * block, *u.shape[2:])[:n_steps]
 
 
