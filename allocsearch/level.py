@@ -127,7 +127,9 @@ class Level(eqx.Module):
             place of its own.
         """
         g_update, g_rows = gradients
-        (pending, _), pull_offers = jax.vjp(lambda s: self.offers(s, z, position), state)
+        (pending, _), pull_offers = jax.vjp(
+            lambda s: self.offers(s, z, position), state
+        )
         merge = lambda p, r: self.merged(p, r, slot, position)  # noqa: E731
         _, pull_merged = jax.vjp(merge, pending, rows)
         g_pending, g_read = pull_merged(g_update)

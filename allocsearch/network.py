@@ -266,9 +266,11 @@ class ParallelExperts(eqx.Module):
             g_read, g_ring = level.pulled_back(
                 read, z, ring, slot, position, (g_state, g_ring)
             )
-            g_passed = [g_state] if self.allocation.update == "residual" else []
-            g_state = sum(g_passed + ([] if g_read is None else [g_read]))
-            return g_state, g_ring, ()
+            if g_read is None:
+                g_read = jnp.zeros_like(g_state)
+            if self.allocation.update == "residual":
+                g_read = g_state + g_read
+            return g_read, g_ring, ()
 
         g_state, (g_first, g_rest) = gradients
         (entered_first, entered), (first, rest) = entered, rings

@@ -1,7 +1,7 @@
 """Successive steps of a network of `SequenceExpert`s, and their gradient over time.
 
 Once the state before every step is known, all steps can be computed at once, level by
-level, as without recurrence. So the states come from a scan that nothing is kept of, and
+level, as without recurrence. So the states come from a scan that keeps nothing, and
 gradients from the computation at once, which needs to know two things: the states, and
 how the loss depends on each of them through all later steps. The latter comes from a
 scan backwards that computes each step again and leaves the parameters' gradients alone.
@@ -117,7 +117,8 @@ def unroll_stateless(
         The top states and the window's rows after the last step.
     """
     shape = (len(zero), *steps.z.shape)
-    states = jnp.broadcast_to(zero[:, None], shape)
+    # Behind a barrier, so that XLA does not spend seconds on folding norms of zeros.
+    states = jax.lax.optimization_barrier(jnp.broadcast_to(zero[:, None], shape))
     states, rows = network.at_once(states, steps.z, past, steps.position)
     return states, _last(past, rows)
 

@@ -25,7 +25,13 @@ from jaxtyping import PyTree
 from allocsearch.allocation import Allocation, Scalar
 from allocsearch.audit import count_flops, trace_core
 from allocsearch.errors import AllocsearchError
-from allocsearch.experts import ContextExpert, LevelShape, Read, spec_of
+from allocsearch.experts import (
+    ContextExpert,
+    LevelShape,
+    Read,
+    SequenceExpert,
+    spec_of,
+)
 from allocsearch.network import ParallelExperts
 from allocsearch.registry import load
 from allocsearch.space import core_flops
@@ -210,7 +216,13 @@ def _check_level(allocation: Allocation, grid: tuple[int, ...]) -> None:
     read = _read(jax.random.key(1), grid, allocation.width)
 
     def one_step() -> tuple[Any, Any, Any]:
-        expert = spec_of(allocation).build(level, key=jax.random.key(0))
+        expert: Any = spec_of(allocation).build(level, key=jax.random.key(0))
+        if isinstance(expert, SequenceExpert):
+            position = jnp.zeros(1, jnp.int32)
+            pending, rows = expert.offer(jax.tree.map(lambda x: x[None], read))
+            rows = expert.place(rows, position)
+            u = expert.attend(pending, rows, position, jnp.ones((1, 1), bool))
+            return (), u[0], ()
         memory = expert.init_memory()
         if isinstance(expert, ContextExpert):
             context = expert.init_context()

@@ -24,7 +24,11 @@ OPTIONS = {
     "conv_lstm": [{}, {"kernel": 1, "forget_bias": 0.0}, DRC],
     "conv_glu": [{"kernel": 5}],
     "mlp": [{}, {"ratio": 2}],
-    "transformer": [{"window": 3}, {"kv_cache": "per_expert", "window": 3}],
+    "transformer": [
+        {"window": 3},
+        {"kv_cache": "per_expert", "window": 3},
+        {"reinject_embedding": False, "window": 3},
+    ],
 }
 CASES = [
     (name, options)

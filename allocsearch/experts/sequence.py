@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PyTree
 
+from allocsearch.experts.layers import SAVED
 from allocsearch.experts.protocol import Read
 
 
@@ -160,9 +161,7 @@ def _put_batch(
 def take(rows: PyTree, start: Array, length: int) -> PyTree:
     """Rows that follow each other."""
     return jax.tree.map(
-        lambda r: jax.lax.dynamic_slice_in_dim(
-            r, start, length, r.ndim - 2
-        ),
+        lambda r: jax.lax.dynamic_slice_in_dim(r, start, length, r.ndim - 2),
         rows,
     )
 
@@ -261,7 +260,9 @@ def attend_in_blocks(
         return attend(pending, rows, position, in_window & (age <= position[:, None]))
 
     parts = jax.tree.map(per_block, pending), jax.tree.map(neighbours, rows)
-    u = jax.vmap(one)(*parts, per_block(position))
+    keep = jax.checkpoint_policies.save_only_these_names(SAVED)
+    one = jax.checkpoint(one, policy=keep, prevent_cse=False)
+    u = jax.lax.map(lambda xs: one(*xs), (*parts, per_block(position)))
     return u.reshape(n_blocks * block, *u.shape[2:])[:n_steps]
 
 

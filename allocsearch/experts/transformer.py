@@ -140,8 +140,8 @@ class TransformerBlock(SequenceExpert):
         """Queries, and keys and values; see `SequenceExpert.offer`."""
         x = self._input(read)
         normed = rms_norm(x)
-        queries = project(normed, self.weight_query)
-        return Pending(x, queries), self._rows(project(normed, self.weight_key_value))
+        queries, key_value = (project(normed, weight) for weight in self._weights)
+        return Pending(x, queries), self._rows(key_value)
 
     def place(
         self, rows: tuple[Array, Array], position: Int[Array, " t"]
@@ -169,7 +169,9 @@ class TransformerBlock(SequenceExpert):
         All experts read the same, so the sum of their keys and values is one product
         with the sum of their weights.
         """
-        queries, key_value = self.weight_query, self.weight_key_value
+        queries, key_value = map(
+            jnp.asarray, (self.weight_query, self.weight_key_value)
+        )
         if self.shares:
             key_value = key_value.sum(axis=0, keepdims=True) * len(queries) ** -0.5
         d = queries.shape[1]
@@ -191,6 +193,11 @@ class TransformerBlock(SequenceExpert):
             key_value = jnp.moveaxis(key_value, 1, 0)
         x = jnp.broadcast_to(x, queries.shape)
         return Pending(x, queries), self._rows(key_value)
+
+    @property
+    def _weights(self) -> tuple[Array, Array]:
+        """Of queries, and of keys and values; not there once widened."""
+        return jnp.asarray(self.weight_query), jnp.asarray(self.weight_key_value)
 
     def _input(self, read: Read) -> Float[Array, "t d"]:
         if read.state is None:
