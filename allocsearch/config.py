@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -21,7 +20,8 @@ from pydantic import (
 )
 
 from allocsearch.allocation import ARMS, DEFAULT_AGGREGATION, Scalar
-from allocsearch.errors import ConfigError
+from allocsearch.errors import ConfigError, redacted
+from allocsearch.safe_yaml import safe_yaml
 
 Arm = Literal["recurrent", "nonrecurrent"]
 Count = Annotated[int, Field(ge=1)]
@@ -31,6 +31,10 @@ def _as_tuple(value: Any) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, str | Mapping | bytes):
         return tuple(value)
     return (value,)
+
+
+def _as_widths(value: Any) -> Any:
+    return value if isinstance(value, str) else _as_tuple(value)
 
 
 def _as_named(value: Any) -> Any:
@@ -53,6 +57,8 @@ def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 Several = BeforeValidator(_as_tuple)
+
+_MOST_SHOWN = 200
 
 
 class Section(BaseModel):
@@ -87,8 +93,10 @@ class SpaceConfig(Section):
     """Communication radii to try; those of E − 1 or more are "full"."""
     aggregations: Annotated[tuple[str, ...], Several] = (DEFAULT_AGGREGATION,)
     """Aggregations to try."""
-    widths: Literal["largest", "all"] = "largest"
-    """`largest` takes the widest that fits; `all` every width within the tolerance."""
+    widths: Annotated[
+        tuple[Count, ...] | Literal["largest", "all"], BeforeValidator(_as_widths)
+    ] = "largest"
+    """`largest` takes the widest that fits; `all` every one within the tolerance."""
     tolerance: Annotated[float, Field(ge=0, lt=1)] | None = None
     """How far below the budget still counts as spending it; its own if unset."""
     granule: Count | None = None
@@ -106,17 +114,42 @@ class SpaceConfig(Section):
         return _some(value)
 
 
+EXTENDED = {"n_trials", "timeout", "max_cost"}
+"""Fields of a search that a study may be given more of later."""
+
+
 class SearchConfig(Section):
     """How candidates are proposed."""
 
-    mode: Literal["search", "claim"] = "search"
-    """`search` adapts to results; `claim` tries the same number at every depth."""
-    sampler: str = "tpe"
-    """Which sampler proposes in search mode."""
+    mode: Literal["search", "claim", "sweep"] = "search"
+    """`search` adapts to results; `claim` tries the same number at every depth; `sweep`
+    tries every combination of the axes, with work only bounded from above."""
+    sampler: str | None = None
+    """Which sampler proposes in search mode; tpe if unset, in a sweep grid."""
     n_trials: Count | None = None
     """Trials of the study over all restarts, split evenly over budgets and arms."""
+    timeout: Annotated[float, Field(gt=0)] | None = None
+    """Seconds that the study may run, over all restarts."""
+    max_cost: Annotated[float, Field(gt=0)] | None = None
+    """Device-hours that trials may take, over all restarts, as measured."""
+    objectives: Annotated[tuple[str, ...], Several] = ()
+    """The task's own objectives and costs to improve together; its first if empty."""
     learning_rates: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Several] = ()
     """Learning rates to search per allocation; empty keeps training.learning_rate."""
+    fields: dict[str, Annotated[tuple[Scalar, ...], Several]] = {}
+    """Further training fields to search, as in `{training.b2: [0.95, 0.99]}`."""
+    rungs: Literal["none", "halving", "hyperband"] = "none"
+    """Whether trials pause on the way, and only the best of them go on."""
+    first_rung: Annotated[float, Field(gt=0, lt=1)] = 1 / 9
+    """The fraction of the horizon after which a trial pauses first, at the least."""
+    reduction: Annotated[int, Field(ge=2)] = 3
+    """One in how many goes on from a rung, and how many times longer it trains then."""
+    warm_start: Annotated[int, Field(ge=0)] = 0
+    """How many of the best allocations of smaller budgets a budget begins with."""
+    race_groups: Annotated[int, Field(ge=0)] = 0
+    """Most groups of further seeds that trials get which may yet be the best."""
+    confirm_seeds: Annotated[int, Field(ge=0)] | None = None
+    """Fresh seeds that the best of each arm is trained with; n_seeds if unset."""
 
 
 class TrainingConfig(Section):
@@ -172,6 +205,22 @@ class OutputConfig(Section):
     """SQLAlchemy URL of the trials; a SQLite file in the study's folder if unset."""
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0
     """Least time between checkpoints of a trial in training."""
+    checkpoints: str | None = None
+    """Folder or fsspec URL, as s3://bucket/x, of checkpoints; the study's if unset."""
+    keep: Annotated[int, Field(ge=0)] | Literal["front", "all", "none"] = "front"
+    """Finished trials that keep theirs: the front, all, none, or so many per arm."""
+    checkpoint_quota: Annotated[int, Field(ge=0)] | None = None
+    """Bytes that checkpoints of finished trials may take; the best stay longest."""
+
+    @field_validator("checkpoints")
+    @classmethod
+    def _has_no_password(cls, value: str | None) -> str | None:
+        if value is not None and redacted(value) != value:
+            raise ValueError(
+                "keep the password out: fsspec reads it from the environment or from "
+                "its own files"
+            )
+        return value
 
 
 class StudyConfig(Section):
@@ -185,6 +234,8 @@ class StudyConfig(Section):
     """Named budgets of the task, or FLOPs such as 250M."""
     recipe: str | None = None
     """A set of training values that the task has a name for, under all others given."""
+    plugins_only: Annotated[tuple[str, ...], Several] | None = None
+    """Distributions whose plug-ins may be imported, beside this one; all if unset."""
     experts: Annotated[tuple[ExpertConfig, ...], BeforeValidator(_as_named_tuple)] = ()
     """Kinds of experts; the task's own choice if empty."""
     arms: Annotated[tuple[Arm, ...], Several] = ARMS
@@ -214,7 +265,9 @@ class StudyConfig(Section):
     @classmethod
     def _name_is_a_folder(cls, value: str | None) -> str | None:
         if value is not None and (
-            not value or value in (".", "..") or set(value) & set('/\\:*?"<>|\0')
+            value in ("", ".", "..")
+            or set(value) & set('/\\:*?"<>|')
+            or not value.isprintable()
         ):
             raise ValueError("give a name that can be a folder's")
         return value
@@ -248,7 +301,8 @@ def parse(model: type[Section], values: Mapping[str, Any], where: str = "") -> A
     except ValidationError as error:
         problems = error.errors()
         more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise ConfigError(_sentence(model, problems[0], where) + more) from None
+        sentence = redacted(_sentence(model, problems[0], where))
+        raise ConfigError(sentence + more) from None
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -299,9 +353,9 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"config {path} cannot be read: {error.strerror}") from error
     try:
-        values = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        where = getattr(error, "problem_mark", None)
+        values = safe_yaml(text)
+    except ValueError as error:
+        where = getattr(error.__cause__, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
         raise ConfigError(f"config {path} is not valid YAML{line}") from error
     if values is None:
@@ -320,7 +374,9 @@ def parse_setting(setting: str) -> dict[str, Any]:
     path, equals, text = setting.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
-        raise ConfigError(f"setting {setting!r} is not of the form section.field=value")
+        raise ConfigError(
+            f"setting {_shown(setting)} is not of the form section.field=value"
+        )
     value = _read_scalar(setting, text)
     for key in reversed(keys):
         value = {key: value}
@@ -329,9 +385,11 @@ def parse_setting(setting: str) -> dict[str, Any]:
 
 def _read_scalar(setting: str, text: str) -> Any:
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"the value in {setting!r} is not valid YAML") from error
+        value = safe_yaml(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"the value in {_shown(setting)} is not valid YAML"
+        ) from error
     if isinstance(value, str):  # YAML 1.1 reads 3e-4 as text
         try:
             return float(value) if any(c in value for c in "eE") else value
@@ -358,8 +416,13 @@ def _sentence(model: type[BaseModel], problem: Any, where: str) -> str:
         return f"{prefix}unknown field {path!r}: {hint}Known: {listing}."
     message = problem["msg"].removeprefix("Value error, ")
     given = problem.get("input")
-    shown = f" (got {given!r})" if isinstance(given, bool | int | float | str) else ""
+    shown = f" (got {_shown(given)})" if isinstance(given, Scalar) else ""
     return f"{prefix}field {path!r}: {message[:1].lower()}{message[1:]}{shown}"
+
+
+def _shown(value: Scalar) -> str:
+    text = redacted(repr(value))
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def _field_names(model: type[BaseModel], path: Sequence[Any]) -> list[str]:

@@ -1,32 +1,29 @@
 """Runs the trials of a study in this process, one after the other."""
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import jax
+
 from allocsearch.analysis.best import best_by_arm
+from allocsearch.attempt import Job, attempt, blank_result, candidate_of
 from allocsearch.config import StudyConfig
-from allocsearch.errors import AllocsearchError, CheckpointError, DataError, StudyError
-from allocsearch.folder import Lock, set_aside, write_json
+from allocsearch.errors import CheckpointError, DataError
+from allocsearch.folder import Lock, write_json
+from allocsearch.limits import Limits
+from allocsearch.objectives import values_of
 from allocsearch.plan import Cell, warnings_of
 from allocsearch.results import TrialResult
-from allocsearch.search import Proposal, SearchStudy, SpaceExhausted
+from allocsearch.retention import prune
+from allocsearch.schedule import CellSchedule
+from allocsearch.search import SearchStudy
 from allocsearch.search.seeds import derive_seed
 from allocsearch.study import Study, prepare
-from allocsearch.trial import (
-    Candidate,
-    Interrupted,
-    Outcome,
-    Progress,
-    audit_candidate,
-    evaluate_checkpoint,
-    train_candidate,
-)
-from allocsearch.work import Audit
+from allocsearch.trial import Candidate, Interrupted, Progress, evaluate_checkpoint
 
 
 class Observer:
@@ -44,8 +41,11 @@ class Observer:
     def trial_progressed(self, progress: Progress) -> None:
         """The trial that began last is this far."""
 
+    def trial_paused(self, result: TrialResult) -> None:
+        """That trial waits at a rung; it may be taken up again."""
+
     def trial_finished(self, result: TrialResult) -> None:
-        """That trial is complete or has failed."""
+        """That trial is complete, was pruned, or has failed."""
 
     def note(self, text: str) -> None:
         """Something the user should know, in a sentence."""
@@ -83,123 +83,162 @@ class _Runner:
     def __init__(
         self, study: Study, observer: Observer, should_stop: Callable[[], bool]
     ):
-        self.study, self.observer, self.should_stop = study, observer, should_stop
+        self.study, self.observer = study, observer
+        self.cells = {cell.name: cell for cell in study.cells}
+        self.schedules: dict[str, CellSchedule] = {}
+        self.left: list[Job] = []
+        self.pruned = False
+        self.limits = Limits(study, should_stop)
 
     def run(self) -> None:
         with self._lock():
-            searches = {cell.name: self._open(cell) for cell in self.study.cells}
+            self._open_all()
             self.observer.study_started(self.study)
             for warning in warnings_of(self.study.cells):
                 self.observer.note(warning)
             try:
-                self._adopt(searches)
-                self._search(searches)
+                while (job := self._next()) is not None:
+                    self._trial(job)
                 self._score_finalists()
+                prune(self.study, finished=True, note=self.observer.note)
             except Interrupted:
-                self.observer.study_stopped(self.study)
+                self._stopped()
             finally:
-                for search in searches.values():
-                    search.close()
+                self.limits.save()
+                for schedule in self.schedules.values():
+                    schedule.search.close()
+
+    def _stopped(self) -> None:
+        reason = self.limits.reached
+        if reason is None:
+            self.observer.study_stopped(self.study)
+            return
+        self.observer.note(f"{reason}; a higher limit goes on from here")
+        self._score_finalists()
 
     def _lock(self) -> AbstractContextManager[Any]:
         return Lock(self.study.directory / "lock", f"study {self.study.name!r}")
 
+    def _open_all(self) -> None:
+        smaller: dict[tuple[str, str], CellSchedule] = {}
+        for name, cell in self._by_budget():
+            schedule = CellSchedule(cell, self._open(cell))
+            key = cell.expert.name, cell.arm
+            if cell.setting.search.warm_start:
+                schedule.smaller = smaller.get(key)
+            self.schedules[name] = smaller[key] = schedule
+        for name in self.cells:
+            self.left += self.schedules[name].left_running()
+        spent = sum(result.seconds for result in self.study.trials())
+        self.limits.begin(spent, jax.local_device_count())
+
+    def _by_budget(self) -> list[tuple[str, Cell]]:
+        return sorted(self.cells.items(), key=lambda c: c[1].setting.budget.flops)
+
     def _open(self, cell: Cell) -> SearchStudy:
         sampler, options = cell.sampler
-        objectives = cell.setting.task.objectives
         return SearchStudy.open(
             self.study.storage,
             f"{self.study.name}/{cell.name}",
             cell.points,
-            directions=(objectives[0].direction,),
+            directions=tuple(o.direction for o in cell.objectives),
             sampler=sampler,
             sampler_options=options,
             seed=derive_seed(self.study.config.seed, cell.name),
         )
 
-    def _adopt(self, searches: dict[str, SearchStudy]) -> None:
-        for cell in self.study.cells:
-            for proposal in searches[cell.name].running():
-                self._trial(cell, searches[cell.name], proposal)
+    def _next(self) -> Job | None:
+        """What to train next; None while there is nothing.
 
-    def _search(self, searches: dict[str, SearchStudy]) -> None:
-        counts = {name: _n_finished(search) for name, search in searches.items()}
-        open_cells = list(self.study.cells)
-        while open_cells := [c for c in open_cells if counts[c.name] < c.n_trials]:
-            cell = min(open_cells, key=lambda c: counts[c.name])
-            if self.should_stop():
-                raise Interrupted
-            try:
-                proposal = searches[cell.name].ask()
-            except SpaceExhausted:
-                open_cells.remove(cell)
-                self.observer.note(
-                    f"{cell.name}: all {len(cell.points)} feasible points have been "
-                    "tried; the search of this arm ends here"
-                )
-                continue
-            self._trial(cell, searches[cell.name], proposal)
-            counts[cell.name] += 1
+        First what was left running, then the searches, then further seeds for trials
+        that may yet be the best, then fresh ones for the winners.
 
-    def _trial(self, cell: Cell, search: SearchStudy, proposal: Proposal) -> None:
-        candidate = cell.candidate(proposal.values, self.study.config.seed)
-        result = self._blank(cell, proposal, candidate)
-        search.record(proposal.number, "result", result.to_dict())
-        self.observer.trial_started(cell, proposal.number, candidate)
-        audit: Audit | None = None
-        try:
-            task, budget = cell.setting.task, cell.setting.budget
-            audit = audit_candidate(task, candidate.allocation, budget)
-            outcome = self._train(cell, proposal, candidate)
-        except (Interrupted, StudyError):
-            raise  # a stop or the disk's fault says nothing about the candidate
-        except Exception as error:  # one trial's fault is not the study's
-            reason = _reason(candidate, error)
-            result = replace(result, state="failed", reason=reason, audit=audit)
-            search.fail(proposal.number, reason, {"result": result.to_dict()})
-        else:
-            result = _complete(result, outcome, audit)
-            search.tell(proposal.number, [result.score], {"result": result.to_dict()})
-        self.observer.trial_finished(result)
+        Raises:
+            Interrupted: a stop was asked for, or a limit of the study is reached.
+        """
+        if self.left:
+            return self.left.pop(0)
+        if self.limits():
+            raise Interrupted
+        job = self._of_search()
+        if job is not None or self._busy():
+            return job
+        self._prune()
+        schedules = [self.schedules[name] for name in self.cells]
+        for schedule in schedules:
+            if (job := schedule.race()) is not None:
+                return job
+        for schedule in schedules:
+            if (job := schedule.confirmation()) is not None:
+                return job
+        return None
 
-    def _train(self, cell: Cell, proposal: Proposal, candidate: Candidate) -> Outcome:
-        directory = self.study.checkpoint_of(cell.name, proposal.number)
-        train = partial(
-            train_candidate,
-            cell.setting.task,
-            candidate,
-            directory=directory,
-            checkpoint_seconds=self.study.config.output.checkpoint_seconds,
-            should_stop=self.should_stop,
+    def _of_search(self) -> Job | None:
+        waiting = [s for s in self.schedules.values() if self._may_begin(s)]
+        for schedule in sorted(waiting, key=lambda s: s.n_begun):
+            job = schedule.next()
+            while schedule.notes:
+                self.observer.note(schedule.notes.pop(0))
+            if job is not None:
+                return job
+        return None
+
+    def _may_begin(self, schedule: CellSchedule) -> bool:
+        smaller = schedule.smaller
+        return smaller is None or not (smaller.proposes or self._runs(smaller))
+
+    def _runs(self, schedule: CellSchedule) -> bool:
+        """Whether trials of a cell are in training now."""
+        del schedule
+        return False  # one job at a time: none is while another is looked for
+
+    def _busy(self) -> bool:
+        return any(map(self._runs, self.schedules.values()))
+
+    def _prune(self) -> None:
+        for schedule in self.schedules.values():
+            for result in schedule.prune():
+                self.observer.trial_finished(result)
+
+    def _trial(self, job: Job) -> None:
+        self._begin(job)
+        result = attempt(
+            self.study,
+            self.cells[job.cell],
+            job,
+            should_stop=self.limits,
             on_progress=self.observer.trial_progressed,
+            note=self.observer.note,
         )
-        try:
-            return train()
-        except CheckpointError as error:
-            self.observer.note(f"{error}; it is set aside and the trial starts anew")
-            set_aside(directory)
-            return train()
+        self._finish(job, result)
 
-    def _blank(
-        self, cell: Cell, proposal: Proposal, candidate: Candidate
-    ) -> TrialResult:
-        task = cell.setting.task
-        path = self.study.checkpoint_of(cell.name, proposal.number)
-        return TrialResult(
-            study=self.study.name,
-            task=cell.setting.task_config["name"],
-            budget=cell.budget,
-            budget_flops=cell.setting.budget.flops,
-            number=proposal.number,
-            state="running",
-            allocation=candidate.allocation,
-            objectives=task.objectives,
-            settings={"learning_rate": candidate.training.learning_rate},
-            horizon=candidate.training.horizon or task.steps_per_chunk,
-            unit=task.unit,
-            plugins=cell.plugins(candidate.allocation),
-            checkpoint=str(path.relative_to(self.study.directory)),
-        )
+    def _begin(self, job: Job) -> None:
+        cell = self.cells[job.cell]
+        if job.group == 0:
+            blank = blank_result(self.study, cell, job).to_dict()
+            self.schedules[job.cell].search.record(job.number, "result", blank)
+        candidate = candidate_of(self.study, cell, job)
+        self.observer.trial_started(cell, job.number, candidate)
+
+    def _finish(self, job: Job, result: TrialResult) -> None:
+        schedule = self.schedules[job.cell]
+        search, stored = schedule.search, {"result": result.to_dict()}
+        self.limits.spend()
+        values = values_of(result, schedule.cell.objectives)
+        if job.group:
+            schedule.store_group(job, result)
+            self.observer.note(_said_of_seeds(job, result))
+            return
+        if result.state == "failed":
+            search.fail(job.number, result.reason, stored)
+        elif result.state == "running" and all(map(math.isfinite, values)):
+            search.pause(job.number, job.until, values, stored)
+            self.observer.trial_paused(result)
+            return
+        else:
+            search.tell(job.number, values, stored)
+        prune(self.study, job.cell, note=self.observer.note)
+        self.observer.trial_finished(result)
 
     def _score_finalists(self) -> None:
         """Score the best trial of each cell on test data, once."""
@@ -210,10 +249,10 @@ class _Runner:
             metrics = done.get(key)
             if metrics is None:
                 self.observer.note(f"scoring {trial.allocation.label} on test data")
-                path = self.study.directory / trial.checkpoint
+                path = self.study.checkpoint_at(trial.checkpoint)
                 try:
                     scores = evaluate_checkpoint(path, cells[key].setting.task, "test")
-                except DataError as error:
+                except (DataError, CheckpointError) as error:
                     self.observer.note(f"there are no test scores: {error}")
                     continue
                 metrics = {n: fmean(s[n] for s in scores) for n in scores[0]}
@@ -221,26 +260,9 @@ class _Runner:
         write_json(self.study.directory / "finalists.json", entries)
 
 
-def _complete(
-    result: TrialResult, outcome: Outcome, audit: Audit | None
-) -> TrialResult:
-    return replace(
-        result,
-        state="complete",
-        seeds=outcome.seeds,
-        audit=audit,
-        seconds=outcome.seconds,
-    )
-
-
-def _n_finished(search: SearchStudy) -> int:
-    counts = search.counts()
-    return counts["complete"] + counts["failed"]
-
-
-def _reason(candidate: Candidate, error: Exception) -> str:
-    if isinstance(error, AllocsearchError):
-        return str(error)
-    text = " ".join(str(error).split())[:300]
-    label = candidate.allocation.label
-    return f"{label}, seeds {list(candidate.seeds)}: {type(error).__name__}: {text}"
+def _said_of_seeds(job: Job, result: TrialResult) -> str:
+    purpose = "fresh seeds" if job.group < 0 else f"seeds of group {job.group}"
+    head = f"{job.cell} #{job.number} {result.allocation.label}, {purpose}: "
+    if result.state == "failed":
+        return head + f"failed, {result.reason}"
+    return head + f"{result.objective.name} {result.score:.4g}"

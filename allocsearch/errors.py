@@ -5,7 +5,11 @@ in Python each class is also the built-in exception that fits it.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_CREDENTIALS = re.compile(r"(\w://[^\s:/?#@]*):[^\s/?#]*@")
+_SECRET_FIELDS = re.compile(r"\b((?:ssl)?(?:password|passwd|pwd)=)[^\s&;'\"]+", re.I)
 
 
 class AllocsearchError(Exception):
@@ -57,3 +61,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
     hint = f"did you mean {near[0]!r}? " if near else ""
     listing = f"Known: {', '.join(known)}." if known else "There is none."
     return UnknownNameError(f"unknown {kind} {name!r}: {hint}{listing}")
+
+
+def redacted(text: str) -> str:
+    """Text without the passwords of URLs in it.
+
+    >>> redacted("postgresql://me:secret@host/db")
+    'postgresql://me:***@host/db'
+    """
+    return _SECRET_FIELDS.sub(r"\1***", _CREDENTIALS.sub(r"\1:***@", text))

@@ -3,12 +3,13 @@
 import fcntl
 import json
 import os
-import shutil
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from allocsearch.errors import StudyError
+
+STUDY_FORMAT = 1
 
 
 def write_text(path: Path, text: str) -> None:
@@ -46,8 +47,37 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StudyError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StudyError(f"{path} is damaged: it is not JSON") from error
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """A study's `study.json`, all its parts there and of the right kind.
+
+    Raises:
+        StudyError: it is missing, damaged or of another version.
+    """
+    manifest = read_json(directory / "study.json")
+    if not isinstance(manifest, dict) or manifest.get("format") != STUDY_FORMAT:
+        raise StudyError(
+            f"study {directory} was made by a version that this one cannot read"
+        )
+    damaged = StudyError(
+        f"study {directory} is damaged: its study.json lacks what one must have"
+    )
+    parts = {"name": str, "config": dict, "seed": int, "cells": list}
+    parts |= dict.fromkeys(("n_trials", "settings", "data", "environment"), dict)
+    if not all(isinstance(manifest.get(part), kind) for part, kind in parts.items()):
+        raise damaged
+    cells, planned = manifest["cells"], manifest["n_trials"]
+    if not all(isinstance(c, str) and c.count("/") == 2 for c in cells):
+        raise damaged
+    if {*planned} != {*cells} or not all(type(n) is int for n in planned.values()):
+        raise damaged
+    inner = (*manifest["settings"].values(), *manifest["data"].values())
+    if not all(isinstance(value, dict) for value in inner):
+        raise damaged
+    return manifest
 
 
 def is_held(path: Path) -> bool:
@@ -60,23 +90,6 @@ def is_held(path: Path) -> bool:
     except OSError:
         return False
     return False
-
-
-def set_aside(path: Path) -> None:
-    """Rename a damaged folder so that its place is free; keeps the last such one.
-
-    Raises:
-        StudyError: it cannot be renamed.
-    """
-    aside = path.with_name(path.name + ".damaged")
-    try:
-        shutil.rmtree(aside, ignore_errors=True)
-        for present in (path, path.with_name(path.name + ".old")):
-            if present.exists():
-                present.rename(aside)
-                return
-    except OSError as error:
-        raise StudyError(f"{path} cannot be set aside: {error.strerror}") from error
 
 
 class Lock:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
-from allocsearch.network import Carry, ParallelExperts, cast
+from allocsearch.network import Carry, Inside, ParallelExperts, cast
 
 
 class TiedHead(eqx.Module):
@@ -58,6 +58,14 @@ class Model(eqx.Module):
         z = self.encode(observation)
         carry, features = self.core.step(carry, z, reset)
         return carry, self._read(features)
+
+    def step_inside(
+        self, carry: Carry, observation: PyTree, reset: Bool[Array, ""] | bool
+    ) -> tuple[Carry, PyTree, Inside]:
+        """As `step`, and what it leaves within the core."""
+        z = self.encode(observation)
+        carry, features, inside = self.core.step_inside(carry, z, reset)
+        return carry, self._read(features), inside
 
     def unroll(
         self, carry: Carry, observations: PyTree, reset: Bool[Array, " t"]

@@ -7,7 +7,7 @@ memories to the next external step.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -51,6 +51,20 @@ class Carry(eqx.Module):
     state: Float[Array, "r *grid d"] | None
     memories: PyTree
     context: PyTree
+
+
+class Inside(NamedTuple):
+    """What a step leaves within the core, to look at; the same in both arms.
+
+    Attributes:
+        state: the top state s^L, (R, *grid, d) as in `Carry`, before the norm through
+            which the head reads it.
+        memories: the experts' own memories after the step, axes (L, E, …); () where
+            they have none.
+    """
+
+    state: Float[Array, "r *grid d"]
+    memories: PyTree
 
 
 _Kept = tuple[Array, PyTree, PyTree]  # state, memories, context
@@ -164,6 +178,13 @@ class ParallelExperts(eqx.Module):
         Returns:
             The carry, and the top state as the head reads it.
         """
+        carry, out, _ = self.step_inside(carry, z, reset)
+        return carry, out
+
+    def step_inside(
+        self, carry: Carry, z: Float[Array, "*grid d"], reset: Bool[Array, ""] | bool
+    ) -> tuple[Carry, Float[Array, "*grid d"], Inside]:
+        """As `step`, and what it leaves within."""
         carry = _reset(carry, self.init_carry(), reset)
         recurrent = self.allocation.recurrent
         memories = carry.memories if recurrent else self._init_memories()
@@ -171,9 +192,17 @@ class ParallelExperts(eqx.Module):
         kept = state, memories, carry.context
         state, memories, context = self._all_ticks(kept, z)
         out = self._for_head(state, z)
+        inside = Inside(state, memories)
         if not recurrent:
-            return Carry(None, (), context), out
-        return Carry(state, memories, context), out
+            return Carry(None, (), context), out, inside
+        return Carry(state, memories, context), out, inside
+
+    def memory_at(self, memories: PyTree, level: int) -> PyTree:
+        """Of the memories of all levels those of one, 1 at the bottom; axes (E, …)."""
+        first, rest = memories
+        if self.first is None:
+            return jax.tree.map(lambda x: x[level - 1], rest)
+        return first if level == 1 else jax.tree.map(lambda x: x[level - 2], rest)
 
     def unroll(
         self,

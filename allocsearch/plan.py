@@ -1,21 +1,30 @@
 """From a config to the cells of a study: one search per budget, expert and arm."""
 
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from allocsearch.allocation import Allocation
-from allocsearch.config import ExpertConfig, StudyConfig, TrainingConfig
+from allocsearch.allocation import Allocation, Scalar
+from allocsearch.config import ExpertConfig, StudyConfig, TrainingConfig, parse
 from allocsearch.errors import ConfigError
+from allocsearch.objectives import searched_objectives
 from allocsearch.registry import find
+from allocsearch.results import Objective
 from allocsearch.search import Axis, Points, make_sampler
+from allocsearch.search.rungs import Rungs
 from allocsearch.search.seeds import derive_seed
 from allocsearch.tasks.resolve import Setting, resolve
 from allocsearch.trial import Candidate
 
 DEFAULT_N_TRIALS = 40
 AXES = ("depth", "n_experts", "radius", "aggregation", "width")
+CONFIRMATION = -1
+"""The group of fresh seeds that confirm a winner."""
+
+# What these fields say must be the same for all trials, or there is no comparison.
+_COMPARED = {"horizon", "n_seeds", "n_evaluations", "seeds_together"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,40 +58,94 @@ class Cell:
     @cached_property
     def points(self) -> Points:
         """The feasible set as points with named axes, learning rates included."""
-        rates = tuple(sorted(set(self.setting.search.learning_rates)))
-        return _points(self.allocations, self._axes, rates)
+        return _points(self.allocations, self._axes, self.fields)
 
     @property
     def sampler(self) -> tuple[str, dict[str, Any]]:
         """The sampler's name and options."""
         if self.setting.search.mode == "claim":
             return "stratified", {"by": "depth", "strict": True}
-        return self.setting.search.sampler, {}
+        search = self.setting.search
+        return search.sampler or ("grid" if search.mode == "sweep" else "tpe"), {}
 
-    def candidate(self, values: Mapping[str, Any], study_seed: int) -> Candidate:
+    @cached_property
+    def objectives(self) -> tuple[Objective, ...]:
+        """What the search improves."""
+        own, names = self.setting.task.objectives, self.setting.search.objectives
+        return searched_objectives(own, names)
+
+    @cached_property
+    def rungs(self) -> Rungs | None:
+        """Where trials pause; None where all train to the horizon at once."""
+        search = self.setting.search
+        if search.rungs == "none":
+            return None
+        return Rungs(
+            search.first_rung,
+            search.reduction,
+            search.rungs == "hyperband",
+            tuple(objective.direction for objective in self.objectives),
+        )
+
+    def candidate(
+        self, values: Mapping[str, Any], study_seed: int, group: int = 0
+    ) -> Candidate:
         """What to train at a point.
 
         Args:
             values: a value for every axis of `points`.
             study_seed: decides the training seeds, the same for every candidate.
+            group: which group of `n_seeds` seeds: 0 for the search, more for a race;
+                `CONFIRMATION` for fresh ones.
         """
         coordinates = tuple(values[axis] for axis in self._axes)
         allocation = self._by_coordinates[coordinates]
-        training = self.setting.training
-        if "learning_rate" in values:
-            training = TrainingConfig(
-                **{**training.model_dump(), "learning_rate": values["learning_rate"]}
-            )
-        seeds = tuple(
-            derive_seed(study_seed, "training", i) % 2**31
-            for i in range(training.n_seeds)
-        )
+        training, n = self.setting.training, self.setting.training.n_seeds
+        searched = {name: values[name] for name in self.fields if name in values}
+        if group == CONFIRMATION:
+            n = self.n_confirm_seeds
+            seeds = _seeds(study_seed, "confirmation", range(n))
+        else:
+            seeds = _seeds(study_seed, "training", range(group * n, (group + 1) * n))
+        if searched or n != training.n_seeds:
+            changed = {**training.model_dump(), **searched, "n_seeds": n}
+            training = parse(TrainingConfig, changed, "training")
         return Candidate(allocation, training, seeds, self.setting.task_config)
+
+    @property
+    def n_confirm_seeds(self) -> int:
+        """Fresh seeds for the best trial."""
+        given = self.setting.search.confirm_seeds
+        return self.setting.training.n_seeds if given is None else given
+
+    @cached_property
+    def fields(self) -> dict[str, tuple[Scalar, ...]]:
+        """Training fields that are searched, with their values, rising.
+
+        Raises:
+            ConfigError: a field is unknown, or decides how trials are compared.
+        """
+        search = self.setting.search
+        found = {}
+        if search.learning_rates:
+            found["learning_rate"] = tuple(sorted(set(search.learning_rates)))
+        for path, values in search.fields.items():
+            section, _, name = path.partition(".")
+            if section != "training" or name in _COMPARED or name in found:
+                raise ConfigError(
+                    f"search.fields cannot search {path!r}: give a field of training "
+                    f"such as training.b2, none of {', '.join(sorted(_COMPARED))}, once"
+                )
+            for value in values:
+                given = {**self.setting.training.model_dump(), name: value}
+                parse(TrainingConfig, given, "search.fields: training")
+            found[name] = tuple(dict.fromkeys(values))
+        return found
 
     @property
     def _axes(self) -> tuple[str, ...]:
         # Width follows from the other coordinates unless all widths are searched.
-        return AXES if self.setting.space.widths == "all" else AXES[:-1]
+        return AXES[:-1] if self.setting.space.widths == "largest" else AXES
 
     @cached_property
     def _by_coordinates(self) -> dict[tuple[Any, ...], Allocation]:
@@ -122,9 +185,27 @@ def plan(config: StudyConfig) -> list[Cell]:
             allocations = setting.allocations(expert, arm)
             n_trials = _whole_strata(setting, allocations, share)
             cell = Cell(setting, expert, arm, allocations, n_trials)
+            if setting.search.mode == "sweep":
+                cell = replace(cell, n_trials=min(share, len(cell.points)))
             make_sampler(*cell.sampler).check(cell.points)
+            _check_search(cell)
             cells.append(cell)
     return cells
+
+
+def _check_search(cell: Cell) -> None:
+    """Refuse what does not go together, before anything is written."""
+    search = cell.setting.search
+    if search.mode != "search" and search.rungs != "none":
+        raise ConfigError(
+            f"search.rungs compares short trainings, which a {search.mode} must not: "
+            "set search.rungs to none, or search.mode to search"
+        )
+    _ = cell.objectives, cell.rungs  # raise what is wrong with them
+
+
+def _seeds(study_seed: int, purpose: str, numbers: range) -> tuple[int, ...]:
+    return tuple(derive_seed(study_seed, purpose, i) % 2**31 for i in numbers)
 
 
 def _shares(
@@ -140,6 +221,8 @@ def _shares(
                 f"no expert is meant for the {arm} arm: set `arms` of one of them, or "
                 "leave that arm out"
             )
+    if setting.search.mode == "sweep" and setting.search.n_trials is None:
+        return [sys.maxsize for _ in pairs]  # every point, see `plan`
     total = setting.search.n_trials or DEFAULT_N_TRIALS
     arm_share = total // (n_settings * len(config.arms))
     shares = [arm_share // per_arm[arm] for _, arm in pairs]
@@ -170,7 +253,7 @@ def _whole_strata(
 def _points(
     allocations: tuple[Allocation, ...],
     names: tuple[str, ...],
-    learning_rates: tuple[float, ...],
+    fields: Mapping[str, tuple[Scalar, ...]],
 ) -> Points:
     columns = {name: [getattr(a, name) for a in allocations] for name in names}
     axes = [
@@ -181,9 +264,9 @@ def _points(
         tuple(axis.values.index(value) for axis, value in zip(axes, row, strict=True))
         for row in zip(*columns.values(), strict=True)
     ]
-    if learning_rates:
-        axes.append(Axis("learning_rate", learning_rates))
-        rows = [(*row, i) for row in rows for i in range(len(learning_rates))]
+    for name, values in fields.items():
+        axes.append(Axis(name, values, ordinal=not isinstance(values[0], str)))
+        rows = [(*row, i) for row in rows for i in range(len(values))]
     return Points(tuple(axes), tuple(rows))
 
 

@@ -5,6 +5,11 @@ point is imported only when a run asks for it, so a broken one hurts nobody else
 """
 
 import functools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -16,6 +21,13 @@ GROUPS = {
     "aggregation": "allocsearch.aggregations",
     "task": "allocsearch.tasks",
 }
+
+ONLY_VARIABLE = "ALLOCSEARCH_PLUGINS_ONLY"
+"""Distributions, separated by commas, whose entry points alone are looked at."""
+
+_BUILT_IN = "allocsearch"
+
+_only: ContextVar[tuple[str, ...] | None] = ContextVar("only", default=None)
 
 _IN_PROCESS: dict[tuple[str, str], Any] = {}
 
@@ -51,7 +63,8 @@ def plugins(kind: str) -> list[Plugin]:
         for (k, name), target in _IN_PROCESS.items()
         if k == kind
     ]
-    return sorted([*_installed(kind), *here], key=lambda p: (p.name, p.distribution))
+    allowed = [plugin for plugin in _installed(kind) if _is_allowed(plugin)]
+    return sorted([*allowed, *here], key=lambda p: (p.name, p.distribution))
 
 
 def names(kind: str) -> list[str]:
@@ -64,9 +77,16 @@ def find(kind: str, name: str) -> Plugin:
 
     Raises:
         UnknownNameError: nobody offers it; the message names the nearest.
-        PluginError: two distributions offer it; the message names both.
+        PluginError: two distributions offer it, or one that was ruled out; the
+            message names them.
     """
     offers = [plugin for plugin in plugins(kind) if plugin.name == name]
+    left_out = [plugin for plugin in _installed(kind) if plugin.name == name]
+    if left_out and not offers:
+        raise PluginError(
+            f"{kind} {name!r} is from {left_out[0].distribution}, which --plugins-only "
+            f"({ONLY_VARIABLE}, plugins_only) leaves out"
+        )
     if not offers:
         raise unknown_name(kind, name, names(kind))
     if len(offers) > 1:
@@ -123,6 +143,48 @@ def register(kind: str, name: str, target: Any) -> Any:
 def unregister(kind: str, name: str) -> None:
     """Take back what `register` offered."""
     _IN_PROCESS.pop((kind, name), None)
+
+
+@contextmanager
+def limited_to(distributions: Sequence[str] | None) -> Iterator[None]:
+    """While entered, only these distributions' entry points exist, and the built-in.
+
+    The environment's limit holds beside this one. None is no limit.
+    """
+    token = _only.set(None if distributions is None else tuple(distributions))
+    try:
+        yield
+    finally:
+        _only.reset(token)
+
+
+def check_limits() -> None:
+    """Look at the limits themselves.
+
+    Raises:
+        UnknownNameError: they name a distribution that offers nothing.
+    """
+    known = {p.distribution for kind in GROUPS for p in _installed(kind)}
+    for limit in _limits():
+        for name in limit:
+            if _canonical(name) not in map(_canonical, known):
+                raise unknown_name("distribution with plug-ins", name, known)
+
+
+def _is_allowed(plugin: Plugin) -> bool:
+    own = _canonical(plugin.distribution)
+    return own == _BUILT_IN or all(own in map(_canonical, limit) for limit in _limits())
+
+
+def _limits() -> list[Sequence[str]]:
+    given = os.environ.get(ONLY_VARIABLE)
+    everywhere = None if given is None else [n for n in given.split(",") if n.strip()]
+    return [limit for limit in (everywhere, _only.get()) if limit is not None]
+
+
+def _canonical(name: str) -> str:
+    """A distribution's name as package indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """What a finished trial says: plain values that analysis and storage share."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any, Literal
@@ -60,7 +60,8 @@ class TrialResult:
         budget: name of the budget it was matched to.
         budget_flops: that budget, in FLOPs.
         number: the trial's number within its (budget, expert, arm).
-        state: "complete", "failed" or "running".
+        state: "complete", "failed", "running", or "pruned" where training stopped at a
+            rung because others did better.
         allocation: what was built.
         objectives: what was measured, primary first.
         settings: searched values outside the allocation, such as the learning rate.
@@ -73,6 +74,10 @@ class TrialResult:
         reason: why it failed, empty otherwise.
         plugins: entry point → "distribution version" of everything it used.
         checkpoint: path of the trained networks relative to the study, or empty.
+        measures: what was timed, by name: "step_seconds" of training for each step of
+            one seed, and where it is an objective "latency_seconds" of one step.
+        fraction: of the horizon that was trained; below 1 where it was pruned.
+        confirmed: runs of the finished trial with fresh seeds, which did not choose it.
         started: UTC, ISO 8601.
         finished: UTC, ISO 8601.
     """
@@ -95,6 +100,9 @@ class TrialResult:
     reason: str = ""
     plugins: dict[str, str] = field(default_factory=dict)
     checkpoint: str = ""
+    measures: dict[str, float] = field(default_factory=dict)
+    fraction: float = 1.0
+    confirmed: tuple[SeedResult, ...] = ()
     started: str = ""
     finished: str = ""
 
@@ -115,10 +123,11 @@ class TrialResult:
 
     def mean(self, metric: str) -> float:
         """Mean of any metric over seeds; NaN where a seed lacks or broke it."""
-        values = [s.metrics.get(metric, math.nan) for s in self.seeds]
-        if not values or not all(map(math.isfinite, values)):
-            return math.nan
-        return fmean(values)
+        return _mean_of(self.seeds, metric)
+
+    def confirmed_mean(self, metric: str) -> float:
+        """Mean of any metric over the fresh seeds; NaN where there are none."""
+        return _mean_of(self.confirmed, metric)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready values; `from_dict` reads it back."""
@@ -130,14 +139,55 @@ class TrialResult:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TrialResult":
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`.
+
+        Raises:
+            LookupError, TypeError, ValueError: `to_dict` does not make such values.
+        """
+        _check_kinds(values)
         audit = values["audit"]
         return cls(
             **{
                 **values,
                 "allocation": Allocation.from_dict(values["allocation"]),
                 "objectives": tuple(Objective(**o) for o in values["objectives"]),
-                "seeds": tuple(SeedResult(**s) for s in values["seeds"]),
+                "seeds": _seeds(values["seeds"]),
+                "confirmed": _seeds(values.get("confirmed", ())),
                 "audit": Audit.from_dict(audit) if audit else None,
             }
         )
+
+
+def _seeds(stored: Iterable[Mapping[str, Any]]) -> tuple[SeedResult, ...]:
+    return tuple(SeedResult(**seed) for seed in stored)
+
+
+def _mean_of(seeds: Iterable[SeedResult], metric: str) -> float:
+    values = [seed.metrics.get(metric, math.nan) for seed in seeds]
+    if not values or not all(map(math.isfinite, values)):
+        return math.nan
+    return fmean(values)
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("study", "task", "budget", "state", "unit", "reason"), str),
+    **dict.fromkeys(("checkpoint", "started", "finished"), str),
+    **dict.fromkeys(("budget_flops", "number", "horizon"), int),
+    **dict.fromkeys(("settings", "plugins"), dict),
+    "seconds": (int, float),
+    "matched": bool,
+}
+
+
+def _check_kinds(values: Mapping[str, Any]) -> None:
+    for name, kind in _KINDS.items():
+        if name in values and not isinstance(values[name], kind):
+            raise TypeError(f"{name} is {values[name]!r}")
+    texts = [text for objective in values["objectives"] for text in objective.values()]
+    texts += [values["allocation"][name] for name in ("expert", "aggregation")]
+    if not values["objectives"] or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"not all of {texts!r} are names")
+    for seed in values["seeds"]:
+        for numbers in (seed["metrics"], seed["baseline"], *seed["curve"]):
+            if not all(isinstance(number, int | float) for number in numbers.values()):
+                raise TypeError(f"metrics are {numbers!r}")

@@ -56,6 +56,7 @@ def feasible_space(
     axes: SpaceConfig = DEFAULT_AXES,
     options: Sequence[tuple[str, Scalar]] = (),
     overhead: OverheadOf = lambda _: Work(core=0),
+    matched: bool = True,
 ) -> tuple[Allocation, ...]:
     """Every allocation that spends a budget, in canonical order.
 
@@ -67,6 +68,8 @@ def feasible_space(
         axes: what to enumerate.
         options: options of the expert and of the network.
         overhead: encoder and head work at a width, for budgets of scope "total".
+        matched: whether the budget must be spent; otherwise it is only an upper
+            bound, as in a controlled sweep.
 
     Returns:
         Allocations without duplicates, each with work in the budget's band.
@@ -75,7 +78,7 @@ def feasible_space(
         BudgetError: nothing fits; the message names the nearest allocation.
         UnknownNameError, PluginError, ConfigError: the expert or an option is wrong.
     """
-    problem = _Problem(budget, positions, overhead, axes.widths)
+    problem = _Problem(budget, positions, overhead, axes.widths, matched)
     base = Allocation(expert, recurrent, 1, 1, budget.granule, options=tuple(options))
     check_grid(base, positions)
     feasible: dict[Allocation, None] = {}
@@ -115,7 +118,8 @@ class _Problem:
     budget: Budget
     positions: tuple[int, ...]
     overhead: OverheadOf
-    widths: str
+    widths: str | tuple[int, ...]
+    matched: bool
     solved: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def flops(self, allocation: Allocation) -> int:
@@ -124,17 +128,29 @@ class _Problem:
         work = work_of(allocation, self.positions, self.overhead)
         return work.within(self.budget.scope)
 
+    @property
+    def least(self) -> int:
+        """The smallest work that is feasible."""
+        return self.budget.least if self.matched else 0
+
     def solutions(self, shape: Allocation) -> Iterator[Allocation]:
-        granules = self.most_granules(shape)
-        while granules > 0:
-            candidate = shape.with_width(granules * self.budget.granule)
-            if not self.budget.admits(self.flops(candidate)):
+        for width in self._widths(shape):
+            candidate = shape.with_width(width)
+            if self.least <= self.flops(candidate) <= self.budget.flops:
+                spec_of(candidate)  # refuses what the expert cannot realise
+                yield candidate
+            elif not isinstance(self.widths, tuple):
                 return
-            spec_of(candidate)  # refuses what the expert cannot realise
-            yield candidate
-            if self.widths == "largest":
-                return
-            granules -= 1
+
+    def _widths(self, shape: Allocation) -> Iterator[int]:
+        """Widths to try, falling."""
+        if isinstance(self.widths, tuple):
+            yield from sorted(set(self.widths), reverse=True)
+            return
+        most = self.most_granules(shape)
+        least = max(most, 1) if self.widths == "largest" else 1
+        for granules in range(most, least - 1, -1):
+            yield granules * self.budget.granule
 
     def most_granules(self, shape: Allocation) -> int:
         """The most granules of width within the budget; 0 when not even one fits."""
@@ -180,7 +196,7 @@ def _nothing_fits(
     budget = problem.budget
     return BudgetError(
         f"no {base.expert} allocation fits budget {budget.name!r} "
-        f"({format_flops(budget.least)} to {format_flops(budget.flops)}, "
+        f"({format_flops(problem.least)} to {format_flops(budget.flops)}, "
         f"{budget.scope}): the nearest is {candidate.label} at {format_flops(flops)}"
         + (f"; some were refused: {refused}" if refused else "")
     )

@@ -6,22 +6,30 @@ study.pareto()    # the trials that no other beats in score and depth
 """
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from allocsearch.analysis.best import best_by_arm
 from allocsearch.analysis.pareto import pareto_front
-from allocsearch.config import StudyConfig, load_config, parse
+from allocsearch.config import EXTENDED, StudyConfig, load_config, parse
 from allocsearch.errors import AllocsearchError, StudyError, unknown_name
-from allocsearch.folder import read_json, write_json, write_text
+from allocsearch.folder import (
+    STUDY_FORMAT,
+    read_json,
+    read_manifest,
+    write_json,
+    write_text,
+)
 from allocsearch.manifest import describe_environment, first_difference
-from allocsearch.results import TrialResult
+from allocsearch.results import SeedResult, TrialResult
 from allocsearch.search import SearchStudy, TrialRecord
+from allocsearch.search.storage import with_password, without_password
 
 # Looking at a study needs no JAX: what trains is imported where training begins.
 if TYPE_CHECKING:
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
 
     from allocsearch.plan import Cell
 
-FORMAT = 1
+STORAGE_VARIABLE = "ALLOCSEARCH_STORAGE"
 
 
 class Study:
@@ -47,9 +55,15 @@ class Study:
 
     @property
     def storage(self) -> str:
-        """The SQLAlchemy URL of its trials."""
-        default = f"sqlite:///{(self.directory / 'study.db').resolve()}"
-        return self.config.output.storage or default
+        """The SQLAlchemy URL of its trials.
+
+        A study keeps no password: that comes from `ALLOCSEARCH_STORAGE`, the whole URL,
+        or from where the database's own library looks (PGPASSWORD, ~/.pgpass).
+        """
+        stored = self.config.output.storage
+        if stored is None:
+            return f"sqlite:///{(self.directory / 'study.db').resolve()}"
+        return with_password(stored, os.environ.get(STORAGE_VARIABLE))
 
     @cached_property
     def cells(self) -> "list[Cell]":
@@ -62,19 +76,21 @@ class Study:
 
         return plan(self.config)
 
-    def trials(self) -> list[TrialResult]:
+    def trials(self, cells: Sequence[str] | None = None) -> list[TrialResult]:
         """Every trial, cell by cell, in order of number. Needs no data and no JAX.
+
+        Args:
+            cells: names of the only cells to look at.
 
         Raises:
             StudyError: the database cannot be used.
         """
-        found = []
-        for name in self.manifest["cells"]:
+        found: list[TrialResult] = []
+        for name in self.manifest["cells"] if cells is None else cells:
             search = SearchStudy.load(self.storage, f"{self.name}/{name}")
-            records = search.records()
+            found += results_of(search)
             search.close()
-            found += [_result_of(record) for record in records if not record.refused]
-        return [result for result in found if result is not None]
+        return found
 
     def results(self) -> "pd.DataFrame":
         """One row per trial: allocation, score ± error, work, horizon, provenance."""
@@ -100,20 +116,53 @@ class Study:
         if not path.exists():
             return {}
         best = {key: trial.number for key, trial in best_by_arm(self.trials()).items()}
-        return {
-            key: entry["metrics"]
-            for entry in read_json(path)
-            if best.get(key := tuple(entry["key"])) == entry["number"]
-        }
+        try:
+            return {
+                key: dict(entry["metrics"])
+                for entry in read_json(path)
+                if best.get(key := tuple(entry["key"])) == entry["number"]
+            }
+        except (LookupError, TypeError, ValueError) as error:
+            raise StudyError(
+                f"{path} is damaged: delete it, and `allocsearch resume` scores again"
+            ) from error
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """What was stored when the study began: config, data, versions, device."""
-        return read_json(self.directory / "study.json")
+        return read_manifest(self.directory)
 
-    def checkpoint_of(self, cell: str, number: int) -> Path:
-        """Where a trial's checkpoint is, or would be."""
-        return self.directory / "trials" / cell / f"{number:05d}"
+    def checkpoint_of(self, cell: str, number: int, group: int = 0) -> Path | str:
+        """Where a trial's checkpoint is, or would be, or that of further seeds.
+
+        Returns:
+            A folder or a URL.
+        """
+        return self.checkpoint_at(checkpoint_name(cell, number, group))
+
+    def checkpoint_at(self, name: str) -> Path | str:
+        """Where a checkpoint of this name is, as results have it.
+
+        Raises:
+            StudyError: the name leads out of the study.
+        """
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\\" in name:
+            raise StudyError(
+                f"study {self.directory} is damaged: checkpoint {name!r} is not in it"
+            )
+        root = self.config.output.checkpoints
+        if root is None:
+            return self.directory / name
+        if "://" in root:
+            return f"{root.rstrip('/')}/{self.name}/{name}"
+        return Path(root) / self.name / name
+
+
+def checkpoint_name(cell: str, number: int, group: int = 0) -> str:
+    """How results call a trial's checkpoint, or that of a group of further seeds."""
+    suffix = "" if group == 0 else "-fresh" if group < 0 else f"-{group}"
+    return f"trials/{cell}/{number:05d}{suffix}"
 
 
 def study_directory(config: StudyConfig) -> Path:
@@ -150,11 +199,7 @@ def load_study(name: str | Path, directory: str | Path = "studies") -> Study:
     if not (path / "study.json").exists():
         known = [p.parent.name for p in Path(directory).glob("*/study.json")]
         raise StudyError(str(unknown_name("study", str(name), known)))
-    manifest = read_json(path / "study.json")
-    if manifest.get("format") != FORMAT:
-        raise StudyError(
-            f"study {path} was made by a version that this one cannot read"
-        )
+    manifest = read_manifest(path)
     try:
         config = parse(StudyConfig, manifest["config"])
     except (KeyError, AllocsearchError) as error:
@@ -173,8 +218,8 @@ def prepare(config: Study | StudyConfig | Mapping[str, Any] | str | Path) -> Stu
     fresh = _manifest(study)
     path = study.directory / "study.json"
     if path.exists():
-        _refuse_change(study, read_json(path), fresh)
-        if study.config.search.n_trials is not None:
+        _refuse_change(study, read_manifest(study.directory), fresh)
+        if study.config.search.model_fields_set & EXTENDED:
             renewed = {name: fresh[name] for name in ("config", "n_trials")}
             write_json(path, {**read_json(path), **renewed})
     else:
@@ -186,9 +231,9 @@ def prepare(config: Study | StudyConfig | Mapping[str, Any] | str | Path) -> Stu
 def _manifest(study: Study) -> dict[str, Any]:
     settings = {cell.budget: cell.setting for cell in study.cells}
     return {
-        "format": FORMAT,
+        "format": STUDY_FORMAT,
         "name": study.name,
-        "config": study.config.given(),
+        "config": _without_secrets(study.config.given()),
         "seed": study.config.seed,
         "cells": [cell.name for cell in study.cells],
         "n_trials": {cell.name: cell.n_trials for cell in study.cells},
@@ -196,6 +241,14 @@ def _manifest(study: Study) -> dict[str, Any]:
         "data": {name: s.task.manifest() for name, s in settings.items()},
         "environment": describe_environment(),
     }
+
+
+def _without_secrets(config: dict[str, Any]) -> dict[str, Any]:
+    output = config.get("output", {})
+    if output.get("storage") is None:
+        return config
+    storage = without_password(output["storage"])
+    return {**config, "output": {**output, "storage": storage}}
 
 
 def _refuse_change(
@@ -212,14 +265,60 @@ def _refuse_change(
             )
 
 
-def _result_of(record: TrialRecord) -> TrialResult | None:
+def results_of(
+    search: SearchStudy, most_groups: int | None = None
+) -> list[TrialResult]:
+    """The trials of one search, with the further seeds that some of them got.
+
+    Args:
+        search: an open search.
+        most_groups: how many groups of further seeds to count; all if left out.
+    """
+    results = [result_of(r) for r in search.records() if not r.refused]
+    known = {result.number: result for result in results if result is not None}
+    groups = [
+        (int(number), int(group), stored)
+        for key, stored in search.annotations().items()
+        if key.startswith("group/")
+        for _, number, group in [key.split("/")]
+    ]
+    for number, group, stored in sorted(groups, key=lambda entry: entry[:2]):
+        if number in known:
+            known[number] = _with_group(known[number], group, stored, most_groups)
+    return list(known.values())
+
+
+def _with_group(
+    result: TrialResult, group: int, stored: Mapping[str, Any], most: int | None
+) -> TrialResult:
+    seeds = tuple(SeedResult(**seed) for seed in stored["seeds"])
+    if group < 0:
+        return replace(result, confirmed=seeds)
+    if most is not None and group > most:
+        return result
+    return replace(
+        result,
+        seeds=result.seeds + seeds,
+        seconds=result.seconds + stored["seconds"],
+    )
+
+
+def result_of(record: TrialRecord) -> TrialResult | None:
+    """A stored trial as analysis reads it; None where none was begun."""
     stored = record.attributes.get("result")
     if stored is None:
         return None
+    try:
+        result = TrialResult.from_dict(stored)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise StudyError(
+            f"trial {record.number} is damaged: what the database says of it cannot "
+            "be read"
+        ) from error
     started = record.started.isoformat(timespec="seconds") if record.started else ""
     finished = record.finished.isoformat(timespec="seconds") if record.finished else ""
     return replace(
-        TrialResult.from_dict(stored),
+        result,
         state=record.state,
         reason=record.reason or "",
         started=started,

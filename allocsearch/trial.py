@@ -4,8 +4,8 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -16,8 +16,14 @@ from jaxtyping import PyTree
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
 from allocsearch.audit import audit_model
+from allocsearch.checkpoint import Place, Writer
 from allocsearch.config import TrainingConfig
-from allocsearch.errors import AllocsearchError, AuditError, BudgetError
+from allocsearch.errors import (
+    AllocsearchError,
+    AuditError,
+    BudgetError,
+    CheckpointError,
+)
 from allocsearch.results import SeedResult
 from allocsearch.space import core_flops
 from allocsearch.tasks.protocol import Scores, Task, build_model, n_chunks
@@ -74,20 +80,28 @@ class Outcome:
         seeds: one result per seed.
         seconds: wall time, over all restarts.
         state: the trained runs, as the task keeps them.
+        fraction: of the training that is done; below 1 where it paused.
+        step_seconds: wall time of training for each step of one seed, compilation
+            left out; NaN where nothing was trained.
     """
 
     seeds: tuple[SeedResult, ...]
     seconds: float
     state: PyTree
+    fraction: float = 1.0
+    step_seconds: float = math.nan
 
 
-def audit_candidate(task: Task, allocation: Allocation, budget: Budget | None) -> Audit:
+def audit_candidate(
+    task: Task, allocation: Allocation, budget: Budget | None, *, matched: bool = True
+) -> Audit:
     """Build the network's shapes, count its work and hold it against the budget.
 
     Args:
         task: gives encoder and head.
         allocation: what to build.
         budget: None where work is only recorded.
+        matched: whether the budget must be spent, or is only an upper bound.
 
     Raises:
         AuditError: the traced count is not what the closed form says.
@@ -104,57 +118,87 @@ def audit_candidate(task: Task, allocation: Allocation, budget: Budget | None) -
             f"expert's closed form says {formula}: mend `flops` of expert "
             f"{allocation.expert!r}"
         )
-    if budget is not None and not budget.admits(audit.work.within(budget.scope)):
-        raise BudgetError(
-            f"{allocation.label} costs "
-            f"{format_flops(audit.work.within(budget.scope))}, outside budget "
-            f"{budget.name!r} ({format_flops(budget.least)} to "
-            f"{format_flops(budget.flops)})"
-        )
+    if budget is not None:
+        _hold_against(budget, audit.work.within(budget.scope), allocation, matched)
     return audit
+
+
+def _hold_against(
+    budget: Budget, flops: int, allocation: Allocation, matched: bool
+) -> None:
+    least = budget.least if matched else 0
+    if not least <= flops <= budget.flops:
+        raise BudgetError(
+            f"{allocation.label} costs {format_flops(flops)}, outside budget "
+            f"{budget.name!r} ({format_flops(least)} to {format_flops(budget.flops)})"
+        )
 
 
 def train_candidate(
     task: Task,
     candidate: Candidate,
     *,
-    directory: Path | None = None,
+    directory: Place | None = None,
+    until: float = 1.0,
     checkpoint_seconds: float = 30.0,
     should_stop: Callable[[], bool] = lambda: False,
     on_progress: Callable[[Progress], None] = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Train every seed to the horizon, evaluating along the way.
 
     Args:
         task: trains and scores.
         candidate: what to train.
-        directory: the checkpoint's folder; training goes on from what is there.
+        directory: the checkpoint's folder or URL; training goes on from what is there.
+        until: pause at the first evaluation that has this fraction of the training
+            behind it; what comes of it later is the same, bit for bit.
         checkpoint_seconds: least time between checkpoints.
         should_stop: asked after every chunk.
         on_progress: told after every chunk.
+        note: told in a sentence when a damaged checkpoint is passed over.
 
     Raises:
+        StudyError: a checkpoint cannot be written.
         TrialFailed: a metric is not finite; says which, at which seed and step.
         Interrupted: `should_stop` said so; there is a checkpoint if `directory`.
-        CheckpointError: the checkpoint in `directory` is for another trial.
+        CheckpointError: what is in `directory` is damaged or of another trial.
     """
-    training = _Training(task, candidate, directory)
+    with nullcontext() if directory is None else Writer(directory) as writer:
+        training = _Training(task, candidate, writer)
+        if directory is not None and checkpoint.exists(directory):
+            training.resume(directory, note)
+        return _train(training, until, checkpoint_seconds, should_stop, on_progress)
+
+
+def _train(
+    training: "_Training",
+    until: float,
+    checkpoint_seconds: float,
+    should_stop: Callable[[], bool],
+    on_progress: Callable[[Progress], None],
+) -> Outcome:
+    task, candidate = training.task, training.candidate
     total = n_chunks(task, candidate.training)
     due = evaluation_points(total, candidate.training.n_evaluations)
+    end = min(point for point in due if point >= until * total)
     saved = time.monotonic()
-    while training.n_done < total:
+    while training.n_done < end:
         evaluate = training.n_done + 1 in due
         metrics = training.advance(evaluate=evaluate)
         fraction = training.n_done / total
         on_progress(Progress(fraction, metrics, training.steps, evaluate))
-        stop = should_stop() and training.n_done < total
+        stop = should_stop() and training.n_done < end
         if stop or time.monotonic() - saved >= checkpoint_seconds:
             training.save()
             saved = time.monotonic()
         if stop:
+            training.wait()
             raise Interrupted
-    training.save()
-    return training.outcome()
+    # Of what is finished nothing earlier is to be mistaken for it.
+    training.save(keep=1 if training.n_done == total else checkpoint.KEPT)
+    training.wait()
+    return replace(training.outcome(), fraction=training.n_done / total)
 
 
 def evaluation_points(total: int, n: int) -> set[int]:
@@ -166,20 +210,21 @@ def evaluation_points(total: int, n: int) -> set[int]:
 class _Training:
     """A candidate in training, with its curves."""
 
-    def __init__(self, task: Task, candidate: Candidate, directory: Path | None):
-        self.task, self.candidate, self.directory = task, candidate, directory
+    def __init__(self, task: Task, candidate: Candidate, writer: Writer | None):
+        self.task, self.candidate, self._writer = task, candidate, writer
         self.state = task.init(
             candidate.allocation, candidate.training, candidate.seeds
         )
         self.n_done = 0
         self.seconds = 0.0
         self.curves: list[list[dict[str, float]]] = [[] for _ in candidate.seeds]
+        self.chunk_seconds: list[float] = []
         self.started = time.monotonic()
-        if directory is not None and checkpoint.exists(directory):
-            self._resume(directory)
 
     def advance(self, *, evaluate: bool) -> dict[str, float]:
+        started = time.monotonic()
         self.state, metrics = self.task.train(self.state, 1)
+        self.chunk_seconds.append(time.monotonic() - started)
         self.n_done += 1
         self._check_finite(metrics, "training")
         if evaluate:
@@ -189,8 +234,9 @@ class _Training:
                 curve.append({"steps": float(self.steps), **point})
         return _means(metrics)
 
-    def save(self) -> None:
-        if self.directory is None:
+    def save(self, keep: int = checkpoint.KEPT) -> None:
+        """Begin to write a checkpoint."""
+        if self._writer is None:
             return
         metadata = {
             "candidate": describe_candidate(self.candidate),
@@ -199,7 +245,12 @@ class _Training:
             "curves": self.curves,
             "seconds": self._elapsed(),
         }
-        checkpoint.save(self.directory, self.state, metadata)
+        self._writer.save(self.state, metadata, keep=keep)
+
+    def wait(self) -> None:
+        """Wait until the checkpoint is written."""
+        if self._writer is not None:
+            self._writer.wait()
 
     def outcome(self) -> Outcome:
         window = self.task.final_window
@@ -210,19 +261,34 @@ class _Training:
             )
             for seed, curve in zip(self.candidate.seeds, self.curves, strict=True)
         )
-        return Outcome(seeds, self._elapsed(), self.state)
+        return Outcome(
+            seeds, self._elapsed(), self.state, step_seconds=self._step_seconds()
+        )
 
-    def _resume(self, directory: Path) -> None:
-        metadata = checkpoint.read_manifest(directory)["metadata"]
-        if metadata.get("candidate") != describe_candidate(self.candidate):
-            raise checkpoint.CheckpointError(
-                f"checkpoint {directory} is of another trial: move it away to train "
-                "this one from the start"
-            )
-        self.state = checkpoint.load(directory, self.state)
-        self.n_done = metadata["n_done"]
-        self.curves = metadata["curves"]
-        self.seconds = metadata["seconds"]
+    def _step_seconds(self) -> float:
+        # The first chunk of a process compiles.
+        timed = self.chunk_seconds[1:] or self.chunk_seconds
+        if not timed:
+            return math.nan
+        steps = self.task.steps_per_chunk * len(self.candidate.seeds)
+        return fmean(timed) / steps
+
+    def resume(self, directory: Place, note: Callable[[str], None]) -> None:
+        """Go on from a checkpoint: the newest one that is whole and of this trial."""
+
+        def check(metadata: Mapping[str, Any]) -> None:
+            if metadata.get("candidate") != describe_candidate(self.candidate):
+                raise CheckpointError(
+                    f"checkpoint {directory} is of another trial: move it away to "
+                    "train this one from the start"
+                )
+            _check_progress(metadata, directory, len(self.candidate.seeds))
+
+        found = checkpoint.latest(directory, check=check, note=note)
+        self.state = found.restore(self.state)
+        self.n_done = found.metadata["n_done"]
+        self.curves = found.metadata["curves"]
+        self.seconds = found.metadata["seconds"]
 
     def _elapsed(self) -> float:
         return self.seconds + time.monotonic() - self.started
@@ -240,6 +306,16 @@ class _Training:
                         f"{self.candidate.allocation.label}, seed {seed}, after "
                         f"{self.steps} {self.task.unit}"
                     )
+
+
+def _check_progress(metadata: Mapping[str, Any], place: Place, n_seeds: int) -> None:
+    n_done, curves = metadata.get("n_done"), metadata.get("curves")
+    seconds = metadata.get("seconds")
+    known = isinstance(n_done, int) and isinstance(seconds, int | float)
+    if not known or not isinstance(curves, list) or len(curves) != n_seeds:
+        raise CheckpointError(
+            f"checkpoint {place} is damaged: it does not say how far training was"
+        )
 
 
 def _means(metrics: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -263,37 +339,68 @@ def describe_candidate(candidate: Candidate) -> dict[str, Any]:
 
 
 def candidate_from(description: dict[str, Any]) -> Candidate:
-    """The inverse of `describe_candidate`."""
-    return Candidate(
-        Allocation.from_dict(description["allocation"]),
-        TrainingConfig(**description["training"]),
-        tuple(description["seeds"]),
-        description["task"],
-    )
+    """The inverse of `describe_candidate`.
+
+    Raises:
+        CheckpointError: it describes none.
+    """
+    try:
+        return Candidate(
+            Allocation.from_dict(description["allocation"]),
+            TrainingConfig(**description["training"]),
+            tuple(description["seeds"]),
+            dict(description["task"]),
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            "the checkpoint is foreign: it does not say which network it is of"
+        ) from error
 
 
-def load_networks(path: Path, task: Task, *, most: int | None = None) -> PyTree:
+def describe_checkpoint(
+    path: Place, note: Callable[[str], None] = lambda _: None
+) -> tuple[Candidate, int]:
+    """The candidate of a checkpoint, and the steps that it was trained for.
+
+    Args:
+        path: the checkpoint's folder or URL.
+        note: told in a sentence when a damaged step is passed over.
+
+    Raises:
+        CheckpointError: it is missing, damaged or foreign.
+    """
+    metadata = checkpoint.latest(path, note=note).metadata
+    steps = metadata.get("steps")
+    if not isinstance(steps, int):
+        raise CheckpointError(
+            f"checkpoint {path} is foreign: it does not say how far training was"
+        )
+    return candidate_from(metadata.get("candidate", {})), steps
+
+
+def load_networks(path: Place, task: Task, *, most: int | None = None) -> PyTree:
     """The networks of a checkpoint, as much of a state as `Task.evaluate` reads.
 
     Args:
-        path: the checkpoint's folder.
+        path: the checkpoint's folder or URL.
         task: the task that they were trained on, or one like it.
         most: how many, the first seeds; all of them if left out.
 
     Raises:
         CheckpointError: it is missing, damaged or foreign.
     """
-    candidate = candidate_from(checkpoint.read_manifest(path)["metadata"]["candidate"])
+    found = checkpoint.latest(path)
+    candidate = candidate_from(found.metadata.get("candidate", {}))
     seeds = candidate.seeds[:most]
     template = task.init_trained(candidate.allocation, candidate.training, seeds)
-    return checkpoint.load(path, template, partial=True)
+    return found.restore(template, partial=True)
 
 
-def evaluate_checkpoint(path: Path, task: Task, split: str) -> list[dict[str, float]]:
+def evaluate_checkpoint(path: Place, task: Task, split: str) -> list[dict[str, float]]:
     """Score the networks of a checkpoint.
 
     Args:
-        path: the checkpoint's folder.
+        path: the checkpoint's folder or URL.
         task: the task that they were trained on, or one like it.
         split: "valid" or "test".
 
@@ -306,6 +413,6 @@ def evaluate_checkpoint(path: Path, task: Task, split: str) -> list[dict[str, fl
     return task.evaluate(load_networks(path, task), split)
 
 
-def evaluate_checkpoint_each(path: Path, task: Task, split: str) -> list[Scores]:
+def evaluate_checkpoint_each(path: Place, task: Task, split: str) -> list[Scores]:
     """As `evaluate_checkpoint`, and what each item scored, where the task can tell."""
     return task.evaluate_each(load_networks(path, task), split)

@@ -128,7 +128,7 @@ def parse_flops(text: str | int | float) -> int:
     Raises:
         BudgetError: not a number, not positive, or not a whole number of FLOPs.
     """
-    number = r"([+-]?\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?)"
+    number = r"([+-]?\d[\d_]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)"
     pattern = rf"\s*{number}\s*([kmgt]?)(?:flops?)?\s*"
     match = re.fullmatch(pattern, str(text), re.IGNORECASE)
     if match is None:

@@ -22,7 +22,7 @@ from allocsearch.errors import AllocsearchError, ConfigError
         ("training.n_seeds=two", "valid integer"),
         ("space.depths=[]", "at least one value"),
         ("space.radii=[wide]", "space.radii"),
-        ("search.mode=fast", "'search' or 'claim'"),
+        ("search.mode=fast", "'search', 'claim' or 'sweep'"),
         ("seed", "not of the form section.field=value"),
         ("=3", "not of the form"),
         ("seed=[", "not valid YAML"),

@@ -4,9 +4,13 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 from allocsearch import registry
+from allocsearch.cli.app import app
+from allocsearch.config import load_config
 from allocsearch.errors import PluginError, UnknownNameError
+from allocsearch.tasks.resolve import resolve
 
 BUILT_IN = {
     "expert": {"conv_glu", "conv_lstm", "gru", "mlp", "transformer"},
@@ -91,3 +95,68 @@ def test_importing_the_package_loads_nothing_heavy():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def two(installed, monkeypatch):
+    """Two distributions with an expert each; importing them would be seen."""
+    noisy = "raise RuntimeError('imported')"
+    installed("my_first", "allocsearch.experts", "one = my_first:A", noisy)
+    installed("second", "allocsearch.experts", "two = second:B", noisy)
+    monkeypatch.delenv(registry.ONLY_VARIABLE, raising=False)
+    registry._import.cache_clear()
+
+
+def offered():
+    return {"one", "two"} & set(registry.names("expert"))
+
+
+@pytest.mark.usefixtures("two")
+def test_plugins_of_some_distributions_alone(monkeypatch):
+    assert offered() == {"one", "two"}
+    monkeypatch.setenv(registry.ONLY_VARIABLE, "My.First, allocsearch")
+    assert offered() == {"one"}
+    assert "mlp" in registry.names("expert")
+    with pytest.raises(
+        PluginError, match=r"'two' is from second, which --plugins-only"
+    ):
+        registry.load("expert", "two")
+    with pytest.raises(PluginError, match="RuntimeError: imported"):
+        registry.load("expert", "one")
+    monkeypatch.setenv(registry.ONLY_VARIABLE, "")
+    assert offered() == set()
+    assert "mlp" in registry.names("expert")
+
+
+@pytest.mark.usefixtures("two")
+def test_limits_hold_together_and_end(monkeypatch):
+    with registry.limited_to(["second"]):
+        assert offered() == {"two"}
+        monkeypatch.setenv(registry.ONLY_VARIABLE, "my-first")
+        assert offered() == set()
+    assert offered() == {"one"}
+    with registry.limited_to(None):
+        assert offered() == {"one"}
+    monkeypatch.setenv(registry.ONLY_VARIABLE, "my-frist")
+    with pytest.raises(UnknownNameError, match="did you mean 'my_first'"):
+        registry.check_limits()
+
+
+@pytest.mark.usefixtures("two")
+def test_a_config_and_a_flag_limit_plugins(monkeypatch):
+    config = load_config(
+        settings=["task=sokoban", "experts=two", "plugins_only=my_first"]
+    )
+    with pytest.raises(PluginError, match="leaves out"):
+        resolve(config, "tiny")
+    typo = load_config(settings=["task=sokoban", "plugins_only=[my_frist]"])
+    with pytest.raises(UnknownNameError, match="my_first"):
+        resolve(typo, "tiny")
+
+    monkeypatch.setenv(registry.ONLY_VARIABLE, "second")  # put back afterwards
+    result = CliRunner().invoke(app, ["--plugins-only", "my-first", "plugins"])
+    assert result.exit_code == 0
+    assert "my_first" in result.stdout
+    assert "second" not in result.stdout
+    result = CliRunner().invoke(app, ["--plugins-only", "my-frist", "plugins"])
+    assert result.exit_code == 2

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from allocsearch import registry
+from allocsearch import checkpoint, registry
 from allocsearch.allocation import Allocation
 from allocsearch.config import ExpertConfig, Section
 from allocsearch.driver import Observer, run
@@ -211,18 +211,54 @@ def test_stopped_anywhere_and_resumed_as_undisturbed(config, tmp_path):
     assert told(study) == told(whole)
 
 
-def test_a_damaged_checkpoint_is_set_aside_and_the_trial_starts_anew(config):
-    whole = run(config(name="whole"))
+def test_damaged_checkpoints_cost_time_and_nothing_else(config, tmp_path):
+    """The one before is used where there is one; without one the trial starts anew."""
+    few = {"n_trials": 2}
+    whole = run(config(name="whole", search=few))
+    output = {"directory": str(tmp_path), "checkpoint_seconds": 0}
+    for name, n_damaged, words in (
+        ("one", 1, "before it is used"),
+        ("all", 2, "set aside"),
+    ):
+        calls = iter(range(100))
+        broken = config(name=name, output=output, search=few)
+        study = run(broken, should_stop=lambda calls=calls: next(calls) >= 2)
+        (trial,) = [t for t in study.trials() if t.state == "running"]
+        steps = sorted((study.directory / trial.checkpoint).iterdir())
+        assert len(steps) == 2
+        for step in steps[2 - n_damaged :]:
+            (step / "arrays.bin").write_bytes(b"damaged")
+        seen = Recorder()
+        study = run(broken, observer=seen)
+        (note,) = [note for note in seen.notes if words in note]
+        assert steps[1].name in note
+        assert "is damaged" in note
+        assert seen.started[0][:2] == ("b/mlp/recurrent", trial.number)
+        assert told(study) == told(whole)
+
+
+def test_checkpoints_at_a_url(config, tmp_path):
+    pytest.importorskip("fsspec")
+    few = {"n_trials": 2}
+    whole = run(config(name="whole", search=few))
+    output = {
+        "directory": str(tmp_path),
+        "checkpoint_seconds": 0,
+        "checkpoints": f"memory://{tmp_path.name}",
+        "keep": "none",
+    }
     calls = iter(range(100))
-    study = run(config(), should_stop=lambda: next(calls) >= 2)
+    afar = config(search=few, output=output)
+    study = run(afar, should_stop=lambda: next(calls) >= 2)
     (trial,) = [t for t in study.trials() if t.state == "running"]
-    path = study.directory / trial.checkpoint
-    (path / "arrays.npz").write_bytes(b"damaged")
-    seen = Recorder()
-    study = run(config(), observer=seen)
-    assert any("set aside" in note for note in seen.notes)
-    assert seen.started[0][:2] == ("b/mlp/recurrent", trial.number)
+    place = study.checkpoint_at(trial.checkpoint)
+    assert str(place).startswith(f"memory://{tmp_path.name}/s/trials/b/mlp/")
+    assert checkpoint.latest(place).metadata["n_done"] == 2
+    assert not (study.directory / "trials").exists()
+    study = run(afar)
     assert told(study) == told(whole)
+    assert len(study.finalists()) == 2
+    assert not checkpoint.exists(place)
 
 
 def test_claim_tries_every_depth_alike(config):

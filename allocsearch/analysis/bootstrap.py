@@ -1,4 +1,4 @@
-"""Percentile bootstrap intervals of means over items, such as levels.
+"""Percentile bootstrap intervals of means and ratios over items, such as levels.
 
 Items are drawn with replacement, all columns of an item together, and the quantiles of
 the resampled means are the interval (Efron and Tibshirani, An Introduction to the
@@ -39,6 +39,41 @@ def bootstrap_intervals(
     means = _resampled_means(values, n_resamples, seed)
     tail = (1 - confidence) / 2
     return np.quantile(means, [tail, 1 - tail], axis=0).T
+
+
+def bootstrap_ratios(
+    numerators: "np.ndarray",
+    denominators: "np.ndarray",
+    *,
+    confidence: float = CONFIDENCE,
+    n_resamples: int = N_RESAMPLES,
+    seed: int = 0,
+) -> "np.ndarray":
+    """Ends of an interval for the ratio of the sums of two columns, of every pair.
+
+    Args:
+        numerators: `[items, columns]`, at least one item.
+        denominators: `[items, columns]`, not negative; a set of items drawn in which a
+            column sums to zero is left out, and one that always does has NaN for ends.
+        confidence: nominal coverage, strictly between 0 and 1.
+        n_resamples: sets of items drawn.
+        seed: the same seed draws the same items.
+
+    Returns:
+        The ends, `[columns, 2]`.
+    """
+    import numpy as np
+
+    ends = np.full((numerators.shape[1], 2), np.nan)
+    both = np.concatenate([numerators, denominators], axis=1)
+    above, below = np.split(_resampled_means(both, n_resamples, seed), 2, axis=1)
+    tail = (1 - confidence) / 2
+    for column, own in enumerate(ends):
+        some = below[:, column] > 0
+        if np.any(some):
+            ratios = above[some, column] / below[some, column]
+            own[:] = np.quantile(ratios, [tail, 1 - tail])
+    return ends
 
 
 def _resampled_means(values: "np.ndarray", n_resamples: int, seed: int) -> "np.ndarray":

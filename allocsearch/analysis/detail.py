@@ -47,6 +47,8 @@ def trial_detail(row: Row) -> RenderableType:
     if row["state"] == "failed":
         reason = plain(row["reason"]) or "no reason was recorded"
         parts += [Text(f"Failed: {reason}", style="red")]
+    elif row["state"] == "pruned":
+        parts += [Text(f"Pruned: {plain(row['reason'])}", style="dim")]
     parts += [*_titled("Allocation", _allocation(row)), *_seeds(row)]
     if row["core_flops"] is not None:
         work = [(name, format_flops(row[key])) for name, key in _WORK.items()]

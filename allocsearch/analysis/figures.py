@@ -34,7 +34,7 @@ _GREY = "#555555"
 _DODGE = {"recurrent": -0.045, "nonrecurrent": 0.045}
 _MOST_TICKS = 8
 _BASELINE = "untrained baseline"
-_STYLE: "dict[RcKeyType, Any]" = {
+STYLE: "dict[RcKeyType, Any]" = {
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
@@ -116,7 +116,7 @@ def save_figure(figure: "Figure", stem: str | Path) -> list[Path]:
     stem = Path(stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
     png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg"))
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure.savefig(png, dpi=200)
         figure.savefig(svg, metadata={"Date": None})
     return [png, svg]
@@ -131,7 +131,7 @@ def _draw(
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         columns = min(max(len(panels), 1), 3)
         rows = -(-len(panels) // columns) or 1
         width = 5.2 if columns == 1 else 4.2 * columns

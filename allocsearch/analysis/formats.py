@@ -8,6 +8,7 @@ from allocsearch.allocation import ARMS
 
 MISSING = "–"
 ARM_LABELS = {"recurrent": "recurrent", "nonrecurrent": "non-recurrent"}
+_UNPRINTED = ("Cc", "Cf", "Cs")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -95,8 +96,18 @@ def format_seconds(value: float | None) -> str:
 
 def plain(text: str) -> str:
     """Text of a user or a plug-in on one line, without control characters."""
-    words = " ".join(str(text).split())
-    return "".join(c for c in words if unicodedata.category(c) not in ("Cc", "Cf"))
+    return printable(" ".join(str(text).split()))
+
+
+def printable(text: str) -> str:
+    """Text without what a terminal acts upon, but for new lines.
+
+    Nor has it half of a surrogate pair, which is how Python shows a file name that is
+    not UTF-8 and which no terminal takes.
+    """
+    return "".join(
+        c for c in text if c == "\n" or unicodedata.category(c) not in _UNPRINTED
+    )
 
 
 def listing(words: list[str]) -> str:

@@ -13,7 +13,7 @@ from allocsearch.results import Objective, TrialResult
 if TYPE_CHECKING:
     import pandas as pd
 
-_MAPPINGS = ("settings", "metrics", "baseline")
+_MAPPINGS = ("settings", "metrics", "baseline", "confirmed", "measures")
 
 
 def results_frame(
@@ -21,8 +21,9 @@ def results_frame(
 ) -> "pd.DataFrame":
     """One row per trial, one plain value per column.
 
-    Settings, metrics and baselines have columns named ``settings.learning_rate``,
-    ``metrics.solved_fraction`` and ``baseline.solved_fraction``; the latter two are
+    Settings, metrics, baselines and the like have columns named
+    ``settings.learning_rate``, ``metrics.solved_fraction``,
+    ``baseline.solved_fraction`` and ``confirmed.solved_fraction``; the latter three are
     means over seeds. Counts are nullable integers: missing where a trial failed before
     its network was built. ``options`` is JSON.
 

@@ -37,6 +37,10 @@ def _audited(read: Callable[[Audit], int]) -> Callable[[TrialResult], int | None
     return lambda result: read(result.audit) if result.audit else None
 
 
+def _measured(name: str) -> Callable[[TrialResult], float | None]:
+    return lambda result: result.measures.get(name)
+
+
 _AXES = (
     Axis("depth", "depth L", "", lambda result: result.allocation.depth),
     Axis("core_flops", "core work", "FLOP", _audited(lambda a: a.work.core)),
@@ -50,6 +54,8 @@ _AXES = (
         _audited(lambda a: a.state_bytes + a.context_bytes),
     ),
     Axis("seconds", "wall time", "s", lambda result: result.seconds),
+    Axis("step_seconds", "training time a step", "s", _measured("step_seconds")),
+    Axis("latency_seconds", "latency of a step", "s", _measured("latency_seconds")),
 )
 AXES = {axis.name: axis for axis in _AXES}
 

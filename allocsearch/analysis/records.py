@@ -70,8 +70,9 @@ def record(
         confidence: nominal coverage of ``ci_low`` and ``ci_high``.
 
     Returns:
-        Scalars by name, and mappings of floats for ``settings``, ``metrics`` and
-        ``baseline`` (means over seeds). What is unknown is NaN, or None for a count.
+        Scalars by name, and mappings of floats for ``settings``, ``metrics``,
+        ``baseline`` and ``confirmed`` (means over seeds) and ``measures``. What is
+        unknown is NaN, or None for a count.
     """
     return {
         **_identity(result),
@@ -88,6 +89,12 @@ def baseline_means(result: TrialResult) -> dict[str, float]:
         name: mean([s.baseline[name] for s in result.seeds if name in s.baseline])
         for name in names
     }
+
+
+def confirmed_means(result: TrialResult) -> dict[str, float]:
+    """The metrics of fresh seeds, which did not choose the trial, averaged."""
+    names = dict.fromkeys(name for seed in result.confirmed for name in seed.metrics)
+    return {name: result.confirmed_mean(name) for name in names}
 
 
 def json_ready(value: Any) -> Any:
@@ -135,6 +142,11 @@ def _score(
         "n_seeds": len(scores),
         "metrics": {name: mean(seed_values(result, name)) for name in metrics},
         "baseline": baseline_means(result),
+        "confirmed": confirmed_means(result),
+        "n_confirmed": len(result.confirmed),
+        "confirmed_standard_error": standard_error(
+            [s.metrics.get(result.objective.name, math.nan) for s in result.confirmed]
+        ),
     }
 
 
@@ -146,7 +158,9 @@ def _course(result: TrialResult) -> dict[str, Any]:
     return {
         "horizon": result.horizon,
         "unit": result.unit,
+        "fraction": result.fraction,
         "seconds": result.seconds,
+        "measures": dict(result.measures),
         "matched": result.matched,
         "reason": result.reason,
         "started": result.started,

@@ -79,6 +79,7 @@ def _counts(group: Sequence[TrialResult]) -> Row:
         "n_trials": len(group),
         "n_scored": len(scored),
         "n_failed": sum(result.state == "failed" for result in group),
+        "n_pruned": sum(result.state == "pruned" for result in group),
         "n_running": sum(result.state == "running" for result in group),
         "scored_per_depth": {str(depth): depths[depth] for depth in sorted(depths)},
     }

@@ -112,6 +112,8 @@ def _metric_lines(found: Sequence[Row]) -> list[Line]:
     lines: list[Line] = [
         (words(objective), lambda r: format_score(r["score"], r["standard_error"]))
     ]
+    if any(row["n_confirmed"] for row in found):
+        lines.append(("  with fresh seeds", lambda r: _confirmed(r, objective)))
     if any(objective in row["baseline"] for row in found):
         lines.append(("  untrained baseline", read_number("baseline", objective)))
     names = dict.fromkeys(name for row in found for name in row["metrics"])
@@ -125,8 +127,17 @@ def _metric_lines(found: Sequence[Row]) -> list[Line]:
     return lines + [(f"test {words(n)}", read_number("test", n)) for n in tests]
 
 
+def _confirmed(row: Row, objective: str) -> str:
+    score = row["confirmed"].get(objective)
+    if score is None:
+        return "failed" if row["n_confirmed"] else MISSING
+    return format_score(score, row["confirmed_standard_error"])
+
+
 def _error_note(found: Sequence[Row]) -> str:
     note = seed_note(found) or "One seed each: no error is known."
     if any(row["n_scored"] > 1 for row in found):
-        note += " Winners are picked by this score, so it flatters them."
+        note += " Winners are picked by this score, so it flatters them"
+        fresh = any(row["n_confirmed"] for row in found)
+        note += "; fresh seeds had no part in that." if fresh else "."
     return note

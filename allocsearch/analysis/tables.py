@@ -105,7 +105,8 @@ def _score_column(rows: Sequence[Row]) -> Column:
 def _outcome(row: Row, decimals: int | None) -> Text:
     if row["state"] != "complete":
         style = "red" if row["state"] == "failed" else "dim"
-        return Text(plain(row["state"]), style)
+        share = f" at {row['fraction']:.0%}" if row["state"] == "pruned" else ""
+        return Text(plain(row["state"]) + share, style)
     if row["score"] is None:
         return Text("not finite", "red")
     score = format_score(row["score"], row["standard_error"], decimals)

@@ -1,6 +1,7 @@
 """The Typer application: global options, the commands, and errors as sentences."""
 
 import inspect
+import os
 import re
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from allocsearch.cli.commands.evaluate import evaluate
 from allocsearch.cli.commands.generate import generate
 from allocsearch.cli.commands.pareto import pareto
 from allocsearch.cli.commands.plugins import plugins
+from allocsearch.cli.commands.probe import probe
 from allocsearch.cli.commands.resume import resume
 from allocsearch.cli.commands.run import run
 from allocsearch.cli.commands.show import show
@@ -24,6 +26,7 @@ from allocsearch.cli.commands.status import status
 from allocsearch.cli.commands.train import train
 from allocsearch.cli.commands.trials import trials
 from allocsearch.cli.commands.watch import watch
+from allocsearch.registry import ONLY_VARIABLE, check_limits
 from allocsearch.version import __version__
 
 # Typer carries its own copy of Click, older versions use the installed one.
@@ -31,7 +34,7 @@ ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Search": (run, resume, train),
-    "Look": (status, trials, show, pareto, evaluate, watch, generate),
+    "Look": (status, trials, show, pareto, evaluate, watch, probe, generate),
     "Prepare": (data, space, show_config, plugins, doctor),
 }
 
@@ -118,8 +121,20 @@ def _options(
     debug: Annotated[
         bool, typer.Option("--debug", metavar="", help="Show tracebacks of errors.")
     ] = False,
+    plugins_only: Annotated[
+        str | None,
+        typer.Option(
+            "--plugins-only",
+            metavar="A,B",
+            help="Look for plug-ins in these distributions alone; '' for none.",
+        ),
+    ] = None,
 ) -> None:
     del version
+    if plugins_only is not None:
+        # In the environment, so that worker processes keep to it as well.
+        os.environ[ONLY_VARIABLE] = plugins_only
+        check_limits()
     context.obj.debug = debug
 
 

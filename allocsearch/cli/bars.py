@@ -62,6 +62,11 @@ class Bars(Notes):
         total = self._study.total
         self._study.move(self._done + progress.fraction, f"{self._done}/{total}")
 
+    def trial_paused(self, result: TrialResult) -> None:
+        """See `Observer.trial_paused`."""
+        self._trial.end()
+        self.note(outcome_line(result))
+
     def trial_finished(self, result: TrialResult) -> None:
         """See `Observer.trial_finished`."""
         self._trial.end()

@@ -3,7 +3,8 @@
 import sys
 from typing import NoReturn
 
-from allocsearch.errors import AllocsearchError
+from allocsearch.analysis.formats import plain
+from allocsearch.errors import AllocsearchError, redacted
 
 DONE = 0
 NOTHING = 1
@@ -38,7 +39,7 @@ def sentence_of(error: BaseException) -> str:
     """What to tell the user, on one line."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
-    text = " ".join(str(error).split())
+    text = redacted(plain(str(error)))
     if isinstance(error, AllocsearchError):
         return text
     kind = type(error).__name__
@@ -48,5 +49,5 @@ def sentence_of(error: BaseException) -> str:
 
 def leave(text: str, code: int) -> NoReturn:
     """Say why on stderr and exit."""
-    print(f"allocsearch: {text}", file=sys.stderr)
+    print(f"allocsearch: {plain(text)}", file=sys.stderr)
     raise SystemExit(code)

@@ -13,7 +13,7 @@ from allocsearch.cli.printing import show, show_json
 from allocsearch.config import ExpertConfig, StudyConfig
 from allocsearch.space import work_of
 from allocsearch.tasks.resolve import Setting, resolve
-from allocsearch.work import Budget, format_flops
+from allocsearch.work import format_flops
 
 
 def print_space(config: StudyConfig, as_json: bool) -> None:
@@ -119,7 +119,7 @@ class _Table:
             f"{plain(self.expert)}, {who}: {len(self.shapes)} shapes",
             _columns(list(self.shapes), costs, ways),
             _notes(self.setting, ways),
-            _band(self.setting.budget),
+            _band(self.setting),
             breaks,
         )
 
@@ -141,10 +141,12 @@ def _columns(
     ]
 
 
-def _band(budget: Budget) -> str:
+def _band(setting: Setting) -> str:
+    budget = setting.budget
+    least = f"{format_flops(budget.least)} to" if setting.matched else "at most"
     return (
         f"budget {plain(budget.name)}: {budget.scope} work of "
-        f"{format_flops(budget.least)} to {format_flops(budget.flops)} a step"
+        f"{least} {format_flops(budget.flops)} a step"
     )
 
 
@@ -156,12 +158,14 @@ def _notes(setting: Setting, ways: Sequence[Ways]) -> list[str | Text]:
     names = dict.fromkeys(name for way in ways for name in way.aggregations)
     granule = setting.budget.granule
     of = f" multiple of {granule}" if granule > 1 else ""
+    widths = setting.space.widths
     width = {
         "largest": f"Width d is the largest{of} that fits.",
         "all": f"Width d is any{of or ' number'} in that band.",
     }
+    given = f"Width d is one of {', '.join(map(str, widths))}."
     return [
-        width[setting.space.widths],
+        width[widths] if isinstance(widths, str) else given,
         "Ways: a shape's choices of radius and aggregation, which cost nothing.",
         f"Radius: {', '.join(ordered)}. Aggregation: {', '.join(map(plain, names))}.",
     ]

@@ -12,6 +12,7 @@ from allocsearch.analysis.formats import plain
 from allocsearch.cli.printing import note, show_json, stdout
 from allocsearch.config import StudyConfig
 from allocsearch.plan import DEFAULT_N_TRIALS
+from allocsearch.search.storage import without_password
 from allocsearch.tasks.resolve import Setting, resolve
 
 _WIDTH = 88
@@ -34,9 +35,13 @@ def resolved_values(config: StudyConfig, setting: Setting) -> dict[str, Any]:
     """Every field as the budget fills it in, JSON-ready; a valid config."""
     search = setting.search.model_dump(mode="json")
     space = setting.space.model_dump(mode="json")
+    output = config.output.model_dump(mode="json")
+    if config.output.storage is not None:
+        output["storage"] = without_password(config.output.storage)
     bound = {"tolerance": setting.budget.tolerance, "granule": setting.budget.granule}
     return {
         **config.model_dump(mode="json"),
+        "output": output,
         "task": setting.task_config,
         "experts": [expert.model_dump(mode="json") for expert in setting.experts],
         "space": {**space, **bound},

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _SCALE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
 # A flag's name here, and the field that it sets.
 _FIELDS = {
     "task": "task.name",
@@ -24,6 +26,8 @@ _FIELDS = {
     "seed": "seed",
     "name": "name",
     "n_trials": "search.n_trials",
+    "timeout": "search.timeout",
+    "max_cost": "search.max_cost",
     "mode": "search.mode",
     "horizon": "training.horizon",
     "n_seeds": "training.n_seeds",
@@ -45,6 +49,8 @@ class Flags:
     seed: int | None = None
     name: str | None = None
     n_trials: int | None = None
+    timeout: str | None = None
+    max_cost: float | None = None
     mode: str | None = None
     horizon: str | None = None
     n_seeds: int | None = None
@@ -86,6 +92,8 @@ def configure(
 def _plain(flag: str, value: Any) -> Any:
     if flag == "horizon":
         return parse_count(value)
+    if flag == "timeout":
+        return parse_seconds(value)
     if isinstance(value, Path):
         return str(value)
     return list(value) if isinstance(value, list | tuple) else value
@@ -108,3 +116,19 @@ def parse_count(text: str, what: str = "horizon") -> int:
             f"{what} {text!r} is not a positive whole number such as 200000 or 50M"
         )
     return int(number)
+
+
+def parse_seconds(text: str) -> float:
+    """``"90m"`` as 5 400 seconds; a bare number is seconds.
+
+    Raises:
+        ConfigError: not a positive number with a unit of s, m, h or d.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*", text, re.IGNORECASE)
+    seconds = float(match[1]) * _SECONDS[match[2].lower()] if match else 0.0
+    if seconds <= 0:
+        raise ConfigError(
+            f"time {text!r} cannot be read: give a positive number of seconds, or one "
+            "with a unit as in 90m, 12h or 2d"
+        )
+    return seconds

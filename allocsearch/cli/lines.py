@@ -52,6 +52,10 @@ class Lines(Notes):
         self._pace = Pace(total, self._done)
         self.note(f"study {study.name}: {total} trials, {self._done} done before")
 
+    def trial_paused(self, result: TrialResult) -> None:
+        """See `Observer.trial_paused`."""
+        self.note(outcome_line(result))
+
     def trial_finished(self, result: TrialResult) -> None:
         """See `Observer.trial_finished`."""
         self._done += 1
@@ -69,13 +73,14 @@ def progress_of(study: Study) -> tuple[int, int]:
 def outcome_line(result: TrialResult) -> str:
     """How a trial ended: ``"recurrent gru L1 E2 d8: accuracy 0.91 in 4 s"``."""
     head = f"{arm_label(result.arm)} {result.allocation.label}"
-    if result.state != "complete":
+    if result.state in ("failed", "pruned"):
         return f"{head}: {result.state}, {result.reason}"
     name = result.objective.name
     scores = [seed.metrics[name] for seed in result.seeds if name in seed.metrics]
     error = standard_error(scores) if len(scores) > 1 else None
     score = f"{name.replace('_', ' ')} {format_score(result.score, error)}"
-    return f"{head}: {score} in {format_seconds(result.seconds)}"
+    paused = f" at {result.fraction:.0%}" if result.fraction < 1 else ""
+    return f"{head}: {score}{paused} in {format_seconds(result.seconds)}"
 
 
 def resume_command(study: Study) -> str:

@@ -121,6 +121,24 @@ NTrials = Annotated[
         help="Trials of the whole study, over all restarts.",
     ),
 ]
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout",
+        rich_help_panel=_CONFIG,
+        metavar="TIME",
+        help="How long the study may run over all restarts, as in 90m or 12h.",
+    ),
+]
+MaxCost = Annotated[
+    float | None,
+    typer.Option(
+        "--max-cost",
+        rich_help_panel=_CONFIG,
+        metavar="HOURS",
+        help="Device-hours that trials may take over all restarts.",
+    ),
+]
 StudyName = Annotated[
     str,
     typer.Argument(

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from allocsearch.analysis.cells import words
+from allocsearch.analysis.edges import edge_notes
 from allocsearch.analysis.formats import plain
 from allocsearch.analysis.rows import Row, summary_rows
 from allocsearch.analysis.summary import summary_table
@@ -34,7 +35,9 @@ def report(study: Study, as_json: bool) -> int:
         show_json(_as_json(study, rows, figures))
         return exits.DONE if found else exits.NOTHING
     show(summary_table(rows, mode_of(study)))
+    notes = edge_notes(trials, searched_values(study))
     if found:
+        show(*(Text(plain(note)) for note in notes))
         show("", *data_lines(study), "", terminal_plot(trials, width=plot_width()), "")
         show(*(f"figure {path}" for path in figures))
     return exits.DONE if found else exits.NOTHING
@@ -47,6 +50,7 @@ def _as_json(study: Study, rows: list[Row], figures: list[Path]) -> dict[str, An
         "interrupted": False,
         "mode": mode_of(study),
         "summary": rows,
+        "notes": edge_notes(study.trials(), searched_values(study)),
         "data": study.manifest["data"],
         "figures": [str(path) for path in figures],
     }
@@ -57,6 +61,17 @@ def best_rows(study: Study) -> list[Row]:
     rows = summary_rows(study.trials(), study.finalists(), study.config.arms)
     cells = study.manifest["cells"]
     return [r for r in rows if "/".join((r["budget"], r["expert"], r["arm"])) in cells]
+
+
+def searched_values(study: Study) -> dict[str, dict[str, Any]]:
+    """By budget, the values of the axes whose ends say something."""
+    found = {}
+    for budget, setting in study.manifest["settings"].items():
+        search, space = setting["search"], setting["space"]
+        fields = {k.partition(".")[2]: v for k, v in search["fields"].items()}
+        shape = {"depth": space["depths"], "n_experts": space["n_experts"]}
+        found[budget] = {**shape, "learning_rate": search["learning_rates"], **fields}
+    return found
 
 
 def mode_of(study: Study) -> str:

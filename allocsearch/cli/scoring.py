@@ -13,6 +13,7 @@ from allocsearch.analysis.cells import words
 from allocsearch.analysis.fitted import Column, FittedTable
 from allocsearch.analysis.formats import arm_label, format_number, plain
 from allocsearch.analysis.rows import Row
+from allocsearch.checkpoint import Place
 from allocsearch.cli.exits import NothingToDo
 from allocsearch.cli.flags import Flags
 from allocsearch.cli.item_files import check_item_file, write_items
@@ -20,22 +21,23 @@ from allocsearch.cli.naming import find_trial, name_of
 from allocsearch.cli.printing import note, show, show_json
 from allocsearch.config import merge, parse_setting
 from allocsearch.errors import ConfigError, unknown_name
+from allocsearch.results import TrialResult
 from allocsearch.study import load_study
 from allocsearch.tasks.protocol import Scores
 from allocsearch.tasks.resolve import build_task
-from allocsearch.trial import candidate_from, evaluate_checkpoint_each
+from allocsearch.trial import describe_checkpoint, evaluate_checkpoint_each
 
 SPLITS = ("valid", "test")
 
 
-def locate(name: str, trial: str | None, directory: Path) -> Path:
+def locate(name: str, trial: str | None, directory: Path) -> Place:
     """The folder of a checkpoint, given as such or as a study's trial.
 
     Raises:
         CheckpointError, StudyError: there is none.
         NothingToDo: the trial has trained nothing.
     """
-    path = Path(name)
+    path = checkpoint.as_place(name)
     if trial is None and (checkpoint.exists(path) or not is_study(name, directory)):
         checkpoint.read_manifest(path)
         return path
@@ -43,12 +45,22 @@ def locate(name: str, trial: str | None, directory: Path) -> Path:
     if trial is None:
         raise ConfigError(f"{name} is a study: say which trial, as in recurrent/best")
     found = find_trial(study, trial)
-    path = study.directory / found.checkpoint
+    path = study.checkpoint_at(found.checkpoint)
     if not checkpoint.exists(path):
-        raise NothingToDo(
-            f"trial {name_of(found)} is {found.state} and has no checkpoint to evaluate"
-        )
+        raise NothingToDo(_why_absent(found, study.config.output.keep))
     return path
+
+
+def _why_absent(trial: TrialResult, keep: int | str) -> str:
+    if trial.state != "complete":
+        return (
+            f"trial {name_of(trial)} is {trial.state} and has no checkpoint to evaluate"
+        )
+    return (
+        f"the checkpoint of trial {name_of(trial)} was not kept, as output.keep is "
+        f"{keep!r}: train it again with `allocsearch train`, or run studies with "
+        "--set output.keep=all"
+    )
 
 
 def is_study(name: str, directory: Path) -> bool:
@@ -57,7 +69,7 @@ def is_study(name: str, directory: Path) -> bool:
 
 
 def print_scores(
-    path: Path,
+    path: Place,
     split: str,
     flags: Flags,
     settings: Sequence[str],
@@ -97,23 +109,22 @@ def _write(out: Path, row: Row, scores: Sequence[Scores]) -> None:
 
 
 def _scores(
-    path: Path, split: str, flags: Flags, settings: Sequence[str]
+    path: Place, split: str, flags: Flags, settings: Sequence[str]
 ) -> tuple[Row, list[Scores]]:
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
-    metadata = checkpoint.read_manifest(path)["metadata"]
-    candidate = candidate_from(metadata["candidate"])
+    candidate, steps = describe_checkpoint(path, note)
     fields = task_fields(candidate.task, flags, settings)
     task, config = build_task(fields.pop("name"), fields)
     scores = evaluate_checkpoint_each(path, task, split)
     seeds = [score.metrics for score in scores]
     *each, overall = _intervals(scores)
-    horizon = candidate.training.horizon or metadata["steps"]
+    horizon = candidate.training.horizon or steps
     row = {
         "checkpoint": str(path),
         "label": candidate.allocation.label,
         "arm": candidate.allocation.arm,
-        "trained": min(1.0, metadata["steps"] / horizon),
+        "trained": min(1.0, steps / horizon) if horizon else 0.0,
         "task": config,
         "split": split,
         "metrics": {name: fmean(m[name] for m in seeds) for name in seeds[0]},

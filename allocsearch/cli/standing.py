@@ -26,6 +26,8 @@ from allocsearch.folder import is_held
 from allocsearch.results import TrialResult
 from allocsearch.study import Study, load_study
 
+_STATES = ("complete", "pruned", "failed", "running")
+
 
 def print_one(name: str, directory: Path, as_json: bool) -> None:
     """Print one study, cell by cell."""
@@ -67,9 +69,7 @@ def study_standing(study: Study) -> Row:
         "in_progress": is_held(study.directory / "lock"),
         "age_seconds": _age(begun),
         "n_trials": sum(planned.values()),
-        **{
-            n: sum(cell[n] for cell in cells) for n in ("complete", "failed", "running")
-        },
+        **{state: sum(cell[state] for cell in cells) for state in _STATES},
         "cells": cells,
     }
 
@@ -83,7 +83,7 @@ def _cell(cell: str, planned: int, trials: Sequence[TrialResult]) -> Row:
         "expert": expert,
         "arm": arm,
         "n_trials": planned,
-        **{state: counts[state] for state in ("complete", "failed", "running")},
+        **{state: counts[state] for state in _STATES},
         "best": best and _best(best),
         "running_trials": [
             {
@@ -150,13 +150,17 @@ def _all_table(found: Sequence[Row], directory: Path) -> RenderableType:
 
 
 def _done(row: Row) -> str:
-    return f"{row['complete'] + row['failed']}/{row['n_trials']}"
+    return f"{_n_ended(row)}/{row['n_trials']}"
+
+
+def _n_ended(row: Row) -> int:
+    return row["complete"] + row["pruned"] + row["failed"]
 
 
 def _activity(standing: Row) -> str:
     if standing["in_progress"]:
         return "being run now"
-    if standing["complete"] + standing["failed"] >= standing["n_trials"]:
+    if _n_ended(standing) >= standing["n_trials"]:
         return "finished"
     return "interrupted" if standing["running"] else "not finished"
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from allocsearch import checkpoint
 from allocsearch.analysis.formats import arm_label, plain
+from allocsearch.checkpoint import Place
 from allocsearch.cli.flags import Flags
 from allocsearch.cli.printing import note, show, show_json, stderr
 from allocsearch.cli.scoring import is_study, locate, task_fields
@@ -18,7 +19,7 @@ from allocsearch.errors import ConfigError, unknown_name
 from allocsearch.tasks.pictures import beside, check_suffix, save
 from allocsearch.tasks.protocol import Showing
 from allocsearch.tasks.resolve import build_task
-from allocsearch.trial import candidate_from, load_networks
+from allocsearch.trial import describe_checkpoint, load_networks
 
 SPLITS = ("train", "valid", "test")
 
@@ -59,7 +60,7 @@ class View:
     about: dict[str, Any]
 
 
-def find_checkpoint(name: str, directory: Path) -> Path:
+def find_checkpoint(name: str, directory: Path) -> Place:
     """The folder of a checkpoint, given as such or as STUDY/TRIAL.
 
     Raises:
@@ -67,7 +68,7 @@ def find_checkpoint(name: str, directory: Path) -> Path:
         NothingToDo: the trial has trained nothing.
     """
     parts = name.split("/")
-    if not checkpoint.exists(Path(name)):
+    if not checkpoint.exists(checkpoint.as_place(name)):
         for cut in range(len(parts) - 1, 0, -1):
             study, trial = "/".join(parts[:cut]), "/".join(parts[cut:])
             if study and trial and is_study(study, directory):
@@ -144,9 +145,8 @@ def _view_alone(asked: Asked) -> View:
     return View(f"Item {asked.index} of task {task.name}", showing, about)
 
 
-def _view_trained(path: Path, label: str, asked: Asked) -> View:
-    metadata = checkpoint.read_manifest(path)["metadata"]
-    candidate = candidate_from(metadata["candidate"])
+def _view_trained(path: Place, label: str, asked: Asked) -> View:
+    candidate, steps = describe_checkpoint(path, note)
     fields = task_fields(candidate.task, asked.flags, asked.settings)
     task, _ = build_task(fields.pop("name"), fields)
     state = load_networks(path, task, most=1)
@@ -154,12 +154,12 @@ def _view_trained(path: Path, label: str, asked: Asked) -> View:
     allocation, seed = candidate.allocation, candidate.seeds[0]
     title = (
         f"{label}: {arm_label(allocation.arm)} {allocation.label}, trained for "
-        f"{metadata['steps']} {task.unit}, seed {seed}"
+        f"{steps} {task.unit}, seed {seed}"
     )
     about = {
         "label": label,
         "checkpoint": str(path),
-        "steps_trained": metadata["steps"],
+        "steps_trained": steps,
         "seed": seed,
         "index": asked.index,
         "split": asked.split,

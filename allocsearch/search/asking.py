@@ -17,6 +17,7 @@ from allocsearch.search.optuna_space import (
 )
 from allocsearch.search.points import Row
 from allocsearch.search.records import Proposal, SpaceExhausted
+from allocsearch.search.rung_view import as_told
 from allocsearch.search.samplers import Request, make_sampler
 from allocsearch.search.seeds import derive_seed
 from allocsearch.search.snapshot import Snapshot
@@ -50,8 +51,12 @@ class Asker:
         self._free = free_distributions(identity.points)
         self._finished: Taken = {}
 
-    def next(self) -> Proposal:
+    def next(self, wanted: Row | None = None) -> Proposal:
         """The next proposal; refused trials on the way are failed.
+
+        Args:
+            wanted: take this point, or the nearest that is left, in place of the
+                sampler's choice.
 
         Raises:
             SpaceExhausted: there is nothing left to propose.
@@ -64,7 +69,7 @@ class Asker:
             if waiting:
                 proposal = self._take_up(waiting[0], taken)
             else:
-                proposal = self._propose(trials, taken)
+                proposal = self._propose(trials, taken, wanted)
         return proposal
 
     def adopt(self, number: int) -> Proposal | None:
@@ -92,11 +97,16 @@ class Asker:
             return None
         return self._points.positions.get(row)
 
-    def _propose(self, trials: Sequence[FrozenTrial], taken: Taken) -> Proposal | None:
+    def _propose(
+        self, trials: Sequence[FrozenTrial], taken: Taken, wanted: Row | None
+    ) -> Proposal | None:
         left = self._left(taken)
         number = len(trials)
         # Strangers' trials outside the space teach a sampler nothing.
-        members = [trial for trial in trials if trial.number in taken]
+        n_objectives = len(self._study.directions)
+        members = [
+            as_told(trial, n_objectives) for trial in trials if trial.number in taken
+        ]
         snapshot = Snapshot(self._name, self._study.directions, members, number)
         request = Request(
             points=self._points,
@@ -108,7 +118,8 @@ class Asker:
             trial=snapshot.pending,
             space=self._free,
         )
-        position = self._confine(self._sampler.propose(request), left)
+        row = self._sampler.propose(request) if wanted is None else wanted
+        position = self._confine(row, left)
         return self._store(number, position, snapshot.pending)
 
     def _left(self, taken: Taken) -> np.ndarray:

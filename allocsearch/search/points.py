@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -116,6 +117,15 @@ class Points:
             return None
         return row if row in self else None
 
+    def nearest_row(self, values: Mapping[str, Any]) -> Row:
+        """The index of each axis that comes nearest to some values; maybe no member.
+
+        Args:
+            values: one for every axis; a number that the axis lacks stands for the one
+                nearest in ratio, anything else for the axis's last.
+        """
+        return tuple(_nearest_index(axis, values[axis.name]) for axis in self.axes)
+
     def nearest(self, row: Row, among: Sequence[int] | np.ndarray) -> int:
         """The position, out of `among`, of the member nearest to `row`.
 
@@ -149,6 +159,17 @@ class Points:
         """The points that `to_json` wrote."""
         axes = (Axis(a["name"], tuple(a["values"]), a["ordinal"]) for a in data["axes"])
         return cls(tuple(axes), tuple(tuple(row) for row in data["rows"]))
+
+
+def _nearest_index(axis: Axis, value: Any) -> int:
+    if value in axis.values:
+        return axis.values.index(value)
+    numbers = {
+        i: v for i, v in enumerate(axis.values) if isinstance(v, int | float) and v > 0
+    }
+    if not isinstance(value, int | float) or value <= 0 or not numbers:
+        return len(axis.values) - 1
+    return min(numbers, key=lambda i: abs(math.log(numbers[i] / value)))
 
 
 def _in_range(row: Row, sizes: Sequence[int]) -> bool:

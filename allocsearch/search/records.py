@@ -8,7 +8,7 @@ from typing import Any, Literal
 from allocsearch.errors import StudyError
 from allocsearch.search.points import Row, Scalar
 
-State = Literal["running", "complete", "failed"]
+State = Literal["running", "complete", "pruned", "failed"]
 
 
 class SpaceExhausted(StudyError):  # noqa: N818 - an ending, not a fault
@@ -36,13 +36,13 @@ class TrialRecord:
 
     Attributes:
         number: its number in its study.
-        state: ``"running"``, ``"complete"`` or ``"failed"``.
+        state: ``"running"``, ``"complete"``, ``"pruned"`` or ``"failed"``.
         values: the objectives, finite; None unless complete.
         point: the value of every axis; empty where none was settled.
         attributes: what was recorded with the trial.
         started: when it was proposed, in UTC.
         finished: when it was told, in UTC, never before `started`.
-        reason: why it failed, in a sentence; None unless failed.
+        reason: why it failed or was pruned, in a sentence; None otherwise.
         refused: a proposal from outside that was never to be run.
     """
 

@@ -14,7 +14,7 @@ from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage
 from sqlalchemy.engine import URL, make_url
 
-from allocsearch.errors import ConfigError, StudyError
+from allocsearch.errors import ConfigError, StudyError, redacted
 
 _LOCK_TIMEOUT_SECONDS = 30.0
 
@@ -77,7 +77,44 @@ def describe(url: str) -> str:
     path = sqlite_path(parsed)
     if path is not None:
         return f"study database {path}"
-    return f"study database {parsed.render_as_string(hide_password=True)}"
+    shown = parsed.render_as_string(hide_password=True)
+    return f"study database {redacted(shown)}"
+
+
+def without_password(url: str) -> str:
+    """A database's URL as it may be written down.
+
+    Raises:
+        ConfigError: not a database URL.
+    """
+    parsed = _parse(url)
+    query = {k: v for k, v in parsed.query.items() if redacted(f"{k}=x") == f"{k}=x"}
+    bare = URL.create(
+        parsed.drivername,
+        parsed.username,
+        None,
+        parsed.host,
+        parsed.port,
+        parsed.database,
+        query,
+    )
+    return url if bare == parsed else bare.render_as_string(hide_password=False)
+
+
+def with_password(url: str, full: str | None) -> str:
+    """The one of two URLs to connect with.
+
+    Args:
+        url: as a study stores it.
+        full: a URL that may have a password, as the environment gives it; it counts
+            only if it is that of the same database and user.
+
+    Raises:
+        ConfigError: one of them is not a database URL.
+    """
+    if full and _parse(without_password(full)) == _parse(without_password(url)):
+        return full
+    return url
 
 
 def sqlite_path(parsed: URL) -> Path | None:
@@ -151,4 +188,4 @@ def _reason(error: BaseException) -> str:
     for sign, hint in hints.items():
         if sign in text:
             return hint
-    return " ".join(text.split()).rstrip(".")
+    return redacted(" ".join(text.split()).rstrip("."))

@@ -19,7 +19,7 @@ from allocsearch.search.points import Points
 from allocsearch.search.records import Proposal, TrialRecord
 from allocsearch.search.samplers import make_sampler
 from allocsearch.search.storage import describe, open_storage, storage_errors
-from allocsearch.search.trial_records import FAIL_REASON, to_record
+from allocsearch.search.trial_records import FAIL_REASON, RUNGS, UNTIL, to_record
 
 
 def list_studies(storage: str) -> list[str]:
@@ -122,19 +122,24 @@ class SearchStudy:
         self._rdb.remove_session()
         self._rdb.engine.dispose()
 
-    def ask(self) -> Proposal:
+    def ask(self, wanted: Mapping[str, Any] | None = None) -> Proposal:
         """The next point to try, stored as running.
 
         A proposal that somebody put into the database is taken up first, and refused
         if it is outside the space or was proposed before: its trial fails with a
         reason and the next one is tried.
 
+        Args:
+            wanted: values for the axes, of which the nearest point that is left is
+                taken in place of the sampler's choice.
+
         Raises:
             SpaceExhausted: all points, or all that suit the sampler, were proposed.
             StudyError: the database cannot be used.
         """
         with storage_errors(self._label):
-            return self._asker.next()
+            row = None if wanted is None else self.points.nearest_row(wanted)
+            return self._asker.next(row)
 
     def running(self) -> list[Proposal]:
         """The trials that were proposed and not told, by number.
@@ -185,6 +190,61 @@ class SearchStudy:
         """
         with storage_errors(self._label):
             self._annotate(self._running_id(number), {key: json_value})
+
+    def send(self, number: int, until: float) -> None:
+        """Store how far a running trial is to train before it pauses.
+
+        Args:
+            number: the trial's number.
+            until: a fraction of the horizon.
+        """
+        self.record(number, UNTIL, until)
+
+    def pause(
+        self,
+        number: int,
+        fraction: float,
+        values: Sequence[float],
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Store a running trial's objectives at a rung, where it waits.
+
+        Args:
+            number: the trial's number.
+            fraction: of the horizon, at which the values were taken.
+            values: one for each direction, finite.
+            attributes: stored with the trial.
+        """
+        with storage_errors(self._label):
+            trial_id = self._running_id(number)
+            stored = self._rdb.get_trial(trial_id).user_attrs.get(RUNGS, [])
+            before = [pair for pair in stored if pair[0] != fraction]
+            reached = [*before, [fraction, [float(v) for v in values]]]
+            self._annotate(trial_id, {**(attributes or {}), RUNGS: reached})
+
+    def prune(
+        self, number: int, reason: str, attributes: Mapping[str, Any] | None = None
+    ) -> None:
+        """Finish a paused trial that goes no further.
+
+        Args:
+            number: the trial's number.
+            reason: a sentence for the user.
+            attributes: stored with the trial before it is finished.
+        """
+        with storage_errors(self._label):
+            noted = {**(attributes or {}), FAIL_REASON: reason}
+            self._finish(number, noted, TrialState.PRUNED)
+
+    def annotate(self, key: str, json_value: Any) -> None:
+        """Store something with the study, such as what came of a finished trial."""
+        with storage_errors(self._label):
+            self._rdb.set_study_user_attr(self._study_id, key, json_value)
+
+    def annotations(self) -> dict[str, Any]:
+        """What `annotate` stored, and what the study was begun with."""
+        with storage_errors(self._label):
+            return dict(self._rdb.get_study_user_attrs(self._study_id))
 
     def tell(
         self,
@@ -248,10 +308,12 @@ class SearchStudy:
         return [to_record(self.points, t) for t in trials]
 
     def counts(self) -> dict[str, int]:
-        """How many trials are running, complete, failed, and refused unrun."""
+        """How many trials are in each state, and how many were refused unrun."""
         records = self.records()
         found = Counter("refused" if r.refused else r.state for r in records)
-        return {k: found[k] for k in ("running", "complete", "failed", "refused")}
+        return {
+            k: found[k] for k in ("running", "complete", "pruned", "failed", "refused")
+        }
 
     def _trials(self) -> list[FrozenTrial]:
         trials = self._study.get_trials(deepcopy=False)

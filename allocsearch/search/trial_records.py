@@ -10,6 +10,10 @@ from allocsearch.search.points import Points
 from allocsearch.search.records import State, TrialRecord
 
 POINT = "point"
+UNTIL = "until"
+"""The fraction of the horizon that a trial was last sent to."""
+RUNGS = "rungs"
+"""Pairs of a fraction of the horizon and the objectives there."""
 FAIL_REASON = "fail_reason"
 REFUSED = "refused"
 _OWN = (POINT, FAIL_REASON, REFUSED)
@@ -39,7 +43,7 @@ def to_record(points: Points, trial: FrozenTrial) -> TrialRecord:
         attributes=_attributes(trial),
         started=started,
         finished=finished,
-        reason=reason if state == "failed" else None,
+        reason=reason if state in ("failed", "pruned") else None,
         refused=bool(trial.user_attrs.get(REFUSED)),
     )
 
@@ -47,6 +51,8 @@ def to_record(points: Points, trial: FrozenTrial) -> TrialRecord:
 def _state(trial: FrozenTrial, *, member: bool) -> State:
     if not trial.state.is_finished():
         return "running"
+    if trial.state == TrialState.PRUNED and member:
+        return "pruned"
     complete = trial.state == TrialState.COMPLETE and member
     return "complete" if complete else "failed"
 

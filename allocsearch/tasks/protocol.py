@@ -19,6 +19,7 @@ from allocsearch.errors import ConfigError
 from allocsearch.model import Model
 from allocsearch.network import ParallelExperts
 from allocsearch.results import Objective
+from allocsearch.tasks.probes import Probed, ProbeRequest
 
 
 @dataclass(frozen=True)
@@ -406,6 +407,24 @@ class Task(abc.ABC):
         """
         del state, request
         raise ConfigError(f"networks of task {self.name!r} generate nothing")
+
+    def probe(self, state: PyTree, request: ProbeRequest, *, label: str) -> Probed:
+        """Fit linear probes to what a trained network holds, and score them.
+
+        Tasks in whose networks there is nothing to look for need not offer it.
+
+        Args:
+            state: from `init_trained`, of which the first run's network is probed.
+            request: what to look for, where, and on how much.
+            label: names the network.
+
+        Raises:
+            ConfigError: there is no such thing to read, or the task fits no probes.
+            UnknownNameError: there is no such target.
+            DataError: there is no such split, or too little to fit on.
+        """
+        del state, request, label
+        raise ConfigError(f"task {self.name!r} has no probes to fit")
 
 
 def build_model(

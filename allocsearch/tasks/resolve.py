@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from allocsearch.allocation import Allocation, Scalar
 from allocsearch.audit import count_flops
 from allocsearch.config import (
+    EXTENDED,
     ExpertConfig,
     SearchConfig,
     SpaceConfig,
@@ -22,7 +23,7 @@ from allocsearch.config import (
 )
 from allocsearch.errors import BudgetError, UnknownNameError, unknown_name
 from allocsearch.model import readout
-from allocsearch.registry import load, names
+from allocsearch.registry import check_limits, find, limited_to, load, names
 from allocsearch.space import core_flops, feasible_space, work_of
 from allocsearch.tasks.protocol import NamedBudget, Recipe, Task
 from allocsearch.work import Budget, Work, parse_flops
@@ -84,7 +85,13 @@ class Setting:
             axes=self.space,
             options=self.options_of(expert),
             overhead=self.overhead,
+            matched=self.matched,
         )
+
+    @property
+    def matched(self) -> bool:
+        """Whether every trial must spend the budget; a sweep only stays below it."""
+        return self.search.mode != "sweep"
 
     def describe(self) -> dict[str, Any]:
         """Everything that decides results, JSON-ready; stored with the study."""
@@ -92,7 +99,7 @@ class Setting:
             "task": self.task_config,
             "budget": self.budget.__dict__,
             "training": self.training.model_dump(mode="json"),
-            "search": self.search.model_dump(mode="json", exclude={"n_trials"}),
+            "search": self.search.model_dump(mode="json", exclude=EXTENDED),
             "space": self.space.model_dump(mode="json"),
             "experts": [expert.model_dump(mode="json") for expert in self.experts],
         }
@@ -111,6 +118,12 @@ def resolve(config: StudyConfig, budget_name: str) -> Setting:
         BudgetError: the budget is neither a name nor a positive number.
         DataError: the task's data are missing or broken.
     """
+    with limited_to(config.plugins_only):
+        check_limits()
+        return _resolve(config, budget_name)
+
+
+def _resolve(config: StudyConfig, budget_name: str) -> Setting:
     kind = load("task", config.task["name"])
     named, flops = _named_budget(kind, config.task["name"], budget_name)
     given = config.model_dump(exclude_unset=True)
@@ -136,9 +149,26 @@ def resolve(config: StudyConfig, budget_name: str) -> Setting:
         search=parse(SearchConfig, search, "search"),
         space=space,
         experts=tuple(experts),
-        warnings=(recipe.warning,) if recipe.warning else (),
+        warnings=_warnings(recipe, named, budget_name, training, kind.unit),
         heavy=named.heavy,
     )
+
+
+def _warnings(
+    recipe: Recipe,
+    named: NamedBudget,
+    budget_name: str,
+    training: Mapping[str, Any],
+    unit: str,
+) -> tuple[str, ...]:
+    warnings = [recipe.warning] if recipe.warning else []
+    meant, given = named.training["horizon"], training["horizon"]
+    if given is not None and given < meant:
+        warnings.append(
+            f"the horizon of {given:,} {unit} is shorter than the {meant:,} that "
+            f"budget {budget_name} is meant for: short horizons favour shallow networks"
+        )
+    return tuple(warnings)
 
 
 def _recipe(kind: type[Task], config: StudyConfig) -> Recipe:
@@ -182,8 +212,9 @@ def task_overhead(task: Task, width: int) -> Work:
 
 
 def _searched(mode: str) -> dict[str, Any]:
-    # A claim is about depth: radius and aggregation stay at the source's values.
-    if mode == "claim":
+    # A claim is about depth, and a sweep varies what its user says: radius and
+    # aggregation stay at the source's values.
+    if mode != "search":
         return {}
     return {"radii": SEARCHED_RADII, "aggregations": names("aggregation")}
 
@@ -192,7 +223,7 @@ def _check_names(kind: str, wanted: Any) -> None:
     known = names(kind)
     for name in wanted:
         if name not in known:
-            raise unknown_name(kind, name, known)
+            find(kind, name)  # says why not
 
 
 def _named_budget(

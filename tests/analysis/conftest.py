@@ -64,6 +64,7 @@ def make_trial(
         "unit": "environment steps",
         "settings": {"learning_rate": 3e-4},
         "seconds": 12.5,
+        "measures": {"step_seconds": 1e-4, "latency_seconds": 1e-3},
         "started": "2025-01-01T00:00:00+00:00",
         "finished": "2025-01-01T00:00:12+00:00",
     }

@@ -68,4 +68,5 @@ def test_columns_are_flat_and_what_is_unknown_is_missing(results):
 def test_an_empty_study_has_the_same_fixed_columns(trial):
     empty, full = results_frame([]), results_frame([trial(settings={})])
     assert len(empty) == 0
-    assert list(empty) == [c for c in full if not c.startswith("metrics.")]
+    per_name = ("metrics.", "measures.")
+    assert list(empty) == [c for c in full if not c.startswith(per_name)]

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-COMMANDS = """run resume train status trials show pareto evaluate watch generate data
-space show-config plugins doctor""".split()
+COMMANDS = """run resume train status trials show pareto evaluate watch probe generate
+data space show-config plugins doctor""".split()
 
 
 def test_top_level_help_lists_every_command_and_the_exit_codes(cli):

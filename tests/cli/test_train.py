@@ -39,7 +39,7 @@ def test_train_prints_curve_and_final_metrics_beside_the_baseline(trained):
     assert [point["steps"] for point in found["curves"][0]] == [320, 640]
     assert "320 tokens: accuracy" in answer.err
     assert "budget micro" in answer.err
-    assert (folder / "manifest.json").exists()
+    assert checkpoint.exists(folder)
 
 
 def test_train_equals_the_study_s_own_trial(trained, cli, finished):
@@ -98,6 +98,15 @@ def test_evaluate_a_trial_of_a_study(cli, finished):
     assert found.json["metrics"] == pytest.approx(winner["test"])
     table = cli("evaluate", study, "recurrent/best", *where).out
     assert "On valid data of task statetrack" in table
+
+
+def test_a_trial_whose_checkpoint_was_not_kept(finished, cli):
+    study, *where = finished.at
+    best = cli("show", study, "recurrent/best", *where, "--json").json["number"]
+    answer = cli("evaluate", study, f"recurrent/{1 - best}", *where)
+    assert answer.code == 1
+    assert f"micro/mlp/recurrent/{1 - best} was not kept" in answer.err
+    assert "--set output.keep=all" in answer.err
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ def data(
     ],
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="[PATH]", help="A file or directory."),
+        typer.Argument(metavar="PATH", help="A file or directory."),
     ] = None,
     out: Annotated[
         Path | None,

@@ -14,6 +14,8 @@ def run(
     budget: options.Budgets = None,
     data: options.Data = None,
     n_trials: options.NTrials = None,
+    timeout: options.Timeout = None,
+    max_cost: options.MaxCost = None,
     seed: options.Seed = None,
     name: Annotated[
         str | None,
@@ -28,7 +30,8 @@ def run(
         typer.Option(
             "--mode",
             metavar="MODE",
-            help="search adapts to results; claim tries each depth equally often.",
+            help="search adapts to results; claim tries each depth equally often; "
+            "sweep tries every combination below the budget.",
         ),
     ] = None,
     recipe: options.Recipe = None,
@@ -54,6 +57,7 @@ def run(
         allocsearch run --task sokoban --budget tiny
         allocsearch run study.yaml --n-trials 80 --set training.learning_rate=3e-4
         allocsearch run --task sokoban --budget large --dry-run
+        allocsearch run -t sokoban -b small --set search.rungs=halving --timeout 2d
     """
     flags = Flags(
         task=task,
@@ -64,6 +68,8 @@ def run(
         seed=seed,
         name=name,
         n_trials=n_trials,
+        timeout=timeout,
+        max_cost=max_cost,
         mode=mode,
         recipe=recipe,
         horizon=horizon,

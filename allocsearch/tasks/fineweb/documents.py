@@ -87,7 +87,11 @@ class LocalFiles:
             scan = scan_file(file)
             name = relative_name(file, self._root)
             listed.append({"name": name, "bytes": scan.n_bytes, "sha256": scan.sha256})
-        return {"files": listed, "column": self.column}
+        return {
+            "files": listed,
+            "column": self.column,
+            "longest_piece": _LONGEST_PIECE,
+        }
 
     def open(self, state: State | None = None) -> "_LocalReader":
         """See `Source.open`."""

@@ -25,11 +25,16 @@ from allocsearch.tasks.fineweb.ingest_state import (
     write_manifest,
 )
 from allocsearch.tasks.fineweb.scans import scan_shard
-from allocsearch.tasks.fineweb.shards import LARGEST_VOCABULARY, write_shard
+from allocsearch.tasks.fineweb.shards import (
+    LARGEST_VOCABULARY,
+    write_shard,
+    write_whole,
+)
 from allocsearch.tasks.fineweb.tokenization import Tokenizer
 
 SHARD_TOKENS = 10**8
 TOKENIZER_FILE = "tokenizer.json"
+_MOST_SHARD_TOKENS = 10**9
 
 _Encode = Callable[[Iterable[Batch]], Iterator[Encoded]]
 
@@ -177,16 +182,18 @@ class _Writer:
         if index > place["section"] or "source" not in place:
             place = {"section": index, "source": None, "piece": 0, "token": 0}
         reader = section.source.open(place["source"])
-        for batch in encode(batches(reader)):
-            for number in range(place["piece"], len(batch.tokens)):
-                here = {**place, "source": batch.batch.state, "piece": number}
-                begins = batch.batch.pieces[number].begins
-                if begins and here["token"] == 0:
-                    self._n_documents += 1
-                if not self._add(section, batch.tokens[number], here):
+        n_skipped, token = place["piece"], place["token"]
+        for encoded in encode(batches(reader)):
+            for number, tokens in enumerate(encoded.tokens):
+                if n_skipped > 0:
+                    n_skipped -= 1
+                    continue
+                state = {"source": encoded.batch.state, "piece": number}
+                here = {"section": index, **state, "token": token}
+                self._n_documents += encoded.batch.pieces[number].begins and not token
+                if not self._add(section, tokens, here):
                     return
-                place = {**place, "token": 0}
-            place = {**place, "piece": 0}
+                token = 0
             self._report()
         self._end_section({"section": index + 1})
 
@@ -276,16 +283,17 @@ def _check(tokenizer: Tokenizer, shard_tokens: int, processes: int) -> None:
             f"{tokenizer.name} has {tokenizer.vocab_size} ids, but shards hold two "
             f"bytes a token: a vocabulary may have {LARGEST_VOCABULARY} at most"
         )
-    if shard_tokens < 1 or processes < 1:
+    if not 1 <= shard_tokens <= _MOST_SHARD_TOKENS:
         raise ConfigError(
-            "shard tokens and processes must be at least 1, received "
-            f"{shard_tokens} and {processes}"
+            f"a shard may have 1 to {_MOST_SHARD_TOKENS} tokens, received "
+            f"{shard_tokens}"
         )
+    if processes < 1:
+        raise ConfigError(f"processes must be at least 1, received {processes}")
 
 
 def _keep_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """A trained tokenizer's file is copied, so that the folder is complete."""
     path = Path(tokenizer.name)
-    copy = folder / TOKENIZER_FILE
-    if path.is_file() and not copy.exists():
-        copy.write_bytes(path.read_bytes())
+    if path.is_file():
+        write_whole(folder / TOKENIZER_FILE, path.read_bytes())

@@ -28,7 +28,14 @@ class Shard(Protocol):
         ...
 
     def read(self, start: int, n: int) -> np.ndarray:
-        """Tokens `start` to `start + n`, int32."""
+        """Tokens `start` to `start + n`, int32; fewer where the shard ends."""
+        ...
+
+    def rows(self, start: int, stride: int, n_rows: int, n: int) -> np.ndarray:
+        """Stretches of n tokens, int32 [n_rows, n], from `start` on every `stride`.
+
+        All must lie in the shard.
+        """
         ...
 
 
@@ -47,6 +54,10 @@ class ArrayShard:
     def read(self, start: int, n: int) -> np.ndarray:
         """See `Shard`."""
         return self._tokens[start : start + n].astype(np.int32)
+
+    def rows(self, start: int, stride: int, n_rows: int, n: int) -> np.ndarray:
+        """See `Shard`."""
+        return _rows(self._tokens[start:], stride, n_rows, n)
 
 
 class MappedShard:
@@ -70,11 +81,18 @@ class MappedShard:
 
     def read(self, start: int, n: int) -> np.ndarray:
         """See `Shard`."""
+        return self._tokens()[start : start + n].astype(np.int32)
+
+    def rows(self, start: int, stride: int, n_rows: int, n: int) -> np.ndarray:
+        """See `Shard`."""
+        return _rows(self._tokens()[start:], stride, n_rows, n)
+
+    def _tokens(self) -> np.ndarray:
         # Pages once read stay resident for as long as a mapping lives.
         if self._mapping is None or self._n_reads >= _READS_PER_MAPPING:
             self._mapping, self._n_reads = map_tokens(self.path), 0
         self._n_reads += 1
-        return self._mapping[start : start + n].astype(np.int32)
+        return self._mapping
 
 
 class PartOfShard:
@@ -94,6 +112,23 @@ class PartOfShard:
         """See `Shard`."""
         n = max(0, min(n, self._n_tokens - start))
         return self.whole.read(self.start + start, n)
+
+    def rows(self, start: int, stride: int, n_rows: int, n: int) -> np.ndarray:
+        """See `Shard`."""
+        _check_rows(self._n_tokens - start, stride, n_rows, n)
+        return self.whole.rows(self.start + start, stride, n_rows, n)
+
+
+def _rows(tokens: np.ndarray, stride: int, n_rows: int, n: int) -> np.ndarray:
+    _check_rows(len(tokens), stride, n_rows, n)
+    strides = (stride * tokens.itemsize, tokens.itemsize)
+    view = np.lib.stride_tricks.as_strided(tokens, (n_rows, n), strides)
+    return view.astype(np.int32)
+
+
+def _check_rows(n_tokens: int, stride: int, n_rows: int, n: int) -> None:
+    if stride * (n_rows - 1) + n > n_tokens:
+        raise IndexError("rows beyond the end of a shard")
 
 
 def count_tokens(path: Path) -> int:

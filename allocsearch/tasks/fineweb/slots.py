@@ -85,10 +85,10 @@ class SlotStream:
         done = 0
         for shard, first, count in self._runs(position, n):
             here = slice(done, done + count)
-            for slot in range(self.n_slots):
-                run = self._read(shard, slot, first, count)
-                tokens[here, slot, :-1] = run[:-1].reshape(count, self.window)
-                tokens[here, slot, -1] = run[self.window :: self.window]
+            rows = self._rows(shard, first, count)
+            inputs = rows[:, :-1].reshape(self.n_slots, count, self.window)
+            tokens[here, :, :-1] = inputs.swapaxes(0, 1)
+            tokens[here, :, -1] = rows[:, self.window :: self.window].T
             if first == 0:
                 reset[done, :, 0] = True
             done += count
@@ -106,9 +106,11 @@ class SlotStream:
             yield shard, first, count
             position, n = position + count, n - count
 
-    def _read(self, shard: int, slot: int, first: int, count: int) -> np.ndarray:
-        start = (slot * int(self._per_shard[shard]) + first) * self.window
-        return self.corpus.read(shard, start, count * self.window + 1)
+    def _rows(self, shard: int, first: int, count: int) -> np.ndarray:
+        """What each slot reads, int32 [n_slots, count * window + 1]."""
+        start, n = first * self.window, count * self.window + 1
+        stride = int(self._per_shard[shard]) * self.window
+        return self.corpus.shards[shard].rows(start, stride, self.n_slots, n)
 
     @functools.cached_property
     def _per_shard(self) -> np.ndarray:

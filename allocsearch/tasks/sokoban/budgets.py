@@ -32,7 +32,7 @@ _TINY = NamedBudget(
         "n_minibatches": 4,
     },
     training={"horizon": 60_000, "n_seeds": 1, "learning_rate": 1e-3},
-    search={"n_trials": 4},
+    search={"n_trials": 4, "confirm_seeds": 0},
     space={
         "depths": [1, 2, 4, 8],
         "n_experts": [1, 2, 4],

@@ -16,6 +16,7 @@ from allocsearch.errors import ConfigError, DataError
 from allocsearch.model import Model
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer, OptimizerState
+from allocsearch.tasks.probes import Probed, ProbeRequest
 from allocsearch.tasks.protocol import (
     DataReport,
     NamedBudget,
@@ -33,6 +34,7 @@ from allocsearch.tasks.sokoban.inspection import inspect_levels
 from allocsearch.tasks.sokoban.levels import LevelSet
 from allocsearch.tasks.sokoban.modules import ENCODERS, FlattenHead, PoolHead
 from allocsearch.tasks.sokoban.playback import play_level
+from allocsearch.tasks.sokoban.probing import probe_network
 from allocsearch.tasks.sokoban.recipes import RECIPES
 from allocsearch.tasks.sokoban.rollout import Experience, Stream, start, unroll
 from allocsearch.tasks.sokoban.showing import show_episode, show_level
@@ -182,6 +184,18 @@ class Sokoban(TrainedTask):
             actions, scale = self.environment.actions, self.config.loss.reward_scale
             showing = show_episode(episode, label, actions, scale)
         return replace(showing, details={"split": name, **showing.details})
+
+    def probe(self, state: PyTree, request: ProbeRequest, *, label: str) -> Probed:
+        """See `Task.probe`: the directions in which squares will next be entered."""
+        return probe_network(
+            state[1][0].model,
+            self._evaluation,
+            self.levels("train"),
+            self.levels(request.split),
+            request,
+            label=label,
+            digest=self._splits[request.split].digest(),
+        )
 
     def _device_levels(self, split: str) -> Levels:
         if split not in self._splits:

@@ -110,7 +110,7 @@ class StateTrack(TrainedTask):
                 "n_seeds": 1,
                 "n_evaluations": 4,
             },
-            search={"n_trials": 4},
+            search={"n_trials": 4, "confirm_seeds": 0},
             space={
                 "depths": (1, 2, 4, 8),
                 "n_experts": (1, 2, 4),

@@ -148,15 +148,21 @@ def test_errors_of_aiohttp():
     assert of_network(aiohttp.ClientPayloadError())
 
 
-def test_shards_are_those_of_the_files_read_directly(folder, tmp_path):
+def test_shards_are_those_of_the_files_read_directly(folder, tmp_path, monkeypatch):
     files = sorted(folder.iterdir())
     parts = (Part("valid", 500), Part("train"))
     direct = [Section(LocalFiles(files, folder), parts)]
     ingest(direct, Bytes(), tmp_path / "direct", shard_tokens=700)
     out = tmp_path / "streamed"
+    faults = [(TEXTS[i], ConnectionError()) for i in (0, 33, 33, 80, 118)]
+    plain = StreamedDataset.stream
+    monkeypatch.setattr(
+        StreamedDataset, "stream", lambda self: Failing(plain(self), faults)
+    )
     n_stops = 0
     while n_stops < 8:
-        sections = streamed_sections(str(folder), None, out, valid_tokens=500)
+        source = StreamedDataset(str(folder), sleep=lambda _: None)
+        sections = [Section(source, parts)]
 
         def stop(so_far):
             if so_far.n_new_tokens > 900:
@@ -168,6 +174,7 @@ def test_shards_are_those_of_the_files_read_directly(folder, tmp_path):
         except KeyboardInterrupt:
             n_stops += 1
     assert n_stops > 1
+    assert faults == []
     names = [shard.name for shard in read_manifest(out).shards]
     assert len(names) > 3
     for name in names:

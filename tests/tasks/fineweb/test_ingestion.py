@@ -145,6 +145,26 @@ def test_an_interruption_while_a_file_is_written_changes_nothing(
     assert made(out) == made(tmp_path / "straight")
 
 
+def test_batches_of_another_size_go_on_all_the_same(texts, tmp_path, monkeypatch):
+    folder, _ = texts
+    sections = local_sections(folder)
+    ingest(sections, Bytes(), tmp_path / "straight", shard_tokens=130)
+
+    def stop(so_far):
+        if so_far.n_shards > 2:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    monkeypatch.setattr(encoding, "_MOST_PIECES", 8)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(sections, Bytes(), out, shard_tokens=130, progress=stop)
+    assert read_manifest(out).place["piece"] > 2
+    monkeypatch.setattr(encoding, "_MOST_PIECES", 2)
+    ingest(sections, Bytes(), out, shard_tokens=130)
+    for split in ("valid", "train"):
+        assert tokens_of(out, split) == tokens_of(tmp_path / "straight", split)
+
+
 _SLOWLY = """
 import sys, time
 from pathlib import Path
@@ -338,7 +358,11 @@ def test_two_writers_do_not_meet(texts, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"shard_tokens": 0}, "at least 1"), ({"processes": 0}, "at least 1")],
+    [
+        ({"shard_tokens": 0}, "1 to 1000000000 tokens, received 0"),
+        ({"shard_tokens": 10**12}, "received 1000000000000"),
+        ({"processes": 0}, "at least 1, received 0"),
+    ],
 )
 def test_numbers_out_of_range(texts, tmp_path, options, words):
     folder, _ = texts

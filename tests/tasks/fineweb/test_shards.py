@@ -57,6 +57,21 @@ def test_a_part_ends_where_it_should():
     assert part.read(1, 2).tolist() == [6, 7]
     assert part.read(2, 9).tolist() == [7, 8]
     assert part.read(4, 1).tolist() == []
+    assert part.rows(0, 2, 2, 2).tolist() == [[5, 6], [7, 8]]
+    with pytest.raises(IndexError):
+        part.rows(1, 2, 2, 2)
+
+
+def test_rows_are_reads_side_by_side(tmp_path):
+    tokens = np.random.default_rng(0).integers(0, 2**16, 200).astype(np.uint16)
+    write_shard(tmp_path / "a.bin", tokens)
+    for shard in (MappedShard(tmp_path / "a.bin"), ArrayShard(tokens)):
+        rows = shard.rows(3, 40, 4, 77)
+        assert rows.dtype == np.int32
+        expected = [shard.read(3 + 40 * i, 77) for i in range(4)]
+        np.testing.assert_array_equal(rows, expected)
+        with pytest.raises(IndexError):
+            shard.rows(4, 40, 4, 77)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,199 @@
+"""What a study trains next: proposals, promotions, races, and fresh seeds for winners.
+
+Everything is decided from what the database holds, so that a study which was stopped
+goes on as if it had not been.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from allocsearch.analysis.best import best_by_arm
+from allocsearch.analysis.candidates import has_score, ranking
+from allocsearch.analysis.contenders import contenders
+from allocsearch.attempt import Job
+from allocsearch.plan import AXES, CONFIRMATION, Cell
+from allocsearch.results import TrialResult
+from allocsearch.search import SearchStudy, SpaceExhausted, TrialRecord
+from allocsearch.search.rungs import Climber
+from allocsearch.search.trial_records import RUNGS, UNTIL
+from allocsearch.study import result_of, results_of
+
+
+@dataclass
+class CellSchedule:
+    """The jobs of one cell.
+
+    Attributes:
+        cell: what is searched.
+        search: its trials.
+        smaller: the cell of the next smaller budget, which gives a warm start.
+        n_begun: trials that were proposed.
+        exhausted: whether no point is left to propose.
+        notes: sentences for the user that were not said yet.
+    """
+
+    cell: Cell
+    search: SearchStudy
+    smaller: "CellSchedule | None" = None
+    n_begun: int = 0
+    exhausted: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def left_running(self) -> list[Job]:
+        """Jobs that a driver began and did not end; also counts what was begun."""
+        records = self._records()
+        self.n_begun = len(records)
+        return [
+            Job(self.cell.name, r.number, dict(r.point), self._until(r))
+            for r in records
+            if r.state == "running" and not _is_paused(r)
+        ]
+
+    @property
+    def proposes(self) -> bool:
+        """Whether trials are still to be proposed."""
+        return self.n_begun < self.cell.n_trials and not self.exhausted
+
+    def next(self) -> Job | None:
+        """The next job of the search; None where there is none for now."""
+        if self.cell.rungs is not None:
+            promoted = self.cell.rungs.promotion(self._climbers())
+            if promoted is not None:
+                rung = self.cell.rungs.after(promoted.number, promoted.until)
+                return self._sent(promoted.number, rung)
+        if self.proposes:
+            job = self._proposal()
+            if job is not None:
+                return job
+        if self.cell.rungs is not None:
+            owed = self.cell.rungs.owed(self._climbers())
+            if owed is not None:
+                return self._sent(owed.number, 1.0)
+        return None
+
+    def prune(self) -> list[TrialResult]:
+        """End the trials that wait at a rung for good, once nothing else is to come."""
+        ended = []
+        for record in self._records():
+            if record.state != "running" or not _is_paused(record):
+                continue
+            fraction = record.attributes[RUNGS][-1][0]
+            reason = (
+                f"stopped at {fraction:.0%} of the horizon, where others did better"
+            )
+            self.search.prune(record.number, reason)
+            ended.append(record.number)
+        done = {r.number: r for r in self._records()}
+        results = (result_of(done[number]) for number in ended)
+        return [result for result in results if result is not None]
+
+    def _proposal(self) -> Job | None:
+        try:
+            proposal = self.search.ask(self._wanted())
+        except SpaceExhausted:
+            self.exhausted = True
+            self.notes.append(
+                f"{self.cell.name}: all {len(self.cell.points)} feasible points have "
+                "been tried; the search of this arm ends here"
+            )
+            return None
+        self.n_begun += 1
+        until = self._first(proposal.number)
+        if until < 1:
+            self.search.send(proposal.number, until)
+        return Job(self.cell.name, proposal.number, proposal.values, until)
+
+    def _wanted(self) -> Mapping[str, object] | None:
+        """The next of the smaller budget's best allocations; None where none is."""
+        if self.smaller is None:
+            return None
+        best = self.smaller.best(self.cell.setting.search.warm_start)
+        if self.n_begun >= len(best):
+            return None
+        winner = best[self.n_begun]
+        own = {name: getattr(winner.allocation, name) for name in AXES}
+        known = {**winner.settings, **own}
+        return {name: known[name] for name in self.cell.points.names}
+
+    def best(self, n: int) -> list[TrialResult]:
+        """The n best complete trials, by the seeds of the search alone."""
+        results = [result_of(record) for record in self._records()]
+        scored = [r for r in results if r is not None and has_score(r)]
+        return sorted(scored, key=ranking)[:n]
+
+    def race(self) -> Job | None:
+        """A further group of seeds for a trial that may yet be the best."""
+        n_groups = self.cell.setting.search.race_groups
+        if not n_groups:
+            return None
+        for group in range(1, n_groups + 1):
+            results = results_of(self.search, most_groups=group - 1)
+            rivals = contenders(results)
+            if len(rivals) < 2:
+                return None
+            stored = self.search.annotations()
+            for trial in rivals:
+                if _group_key(trial.number, group) not in stored:
+                    return self._again(trial, group)
+        return None
+
+    def confirmation(self) -> Job | None:
+        """Fresh seeds for the winner, which then did not choose it."""
+        if not self.cell.n_confirm_seeds:
+            return None
+        best = best_by_arm(results_of(self.search))
+        for trial in best.values():
+            key = _group_key(trial.number, CONFIRMATION)
+            if key not in self.search.annotations():
+                return self._again(trial, CONFIRMATION)
+        return None
+
+    def store_group(self, job: Job, result: TrialResult) -> None:
+        """Keep what came of a race or a confirmation."""
+        stored = result.to_dict()
+        if result.state == "failed":
+            # Runs without metrics disqualify the trial, as one diverged seed does.
+            stored["seeds"] = [{"seed": -1, "metrics": {}}]
+        kept = {name: stored[name] for name in ("seeds", "reason", "seconds")}
+        self.search.annotate(_group_key(job.number, job.group), kept)
+
+    def _again(self, trial: TrialResult, group: int) -> Job:
+        record = next(r for r in self._records() if r.number == trial.number)
+        return Job(self.cell.name, trial.number, dict(record.point), group=group)
+
+    def _sent(self, number: int, until: float) -> Job:
+        self.search.send(number, until)
+        record = next(r for r in self._records() if r.number == number)
+        return Job(self.cell.name, number, dict(record.point), until)
+
+    def _records(self) -> list[TrialRecord]:
+        return [record for record in self.search.records() if not record.refused]
+
+    def _climbers(self) -> Sequence[Climber]:
+        return [self._climber(record) for record in self._records() if record.point]
+
+    def _climber(self, record: TrialRecord) -> Climber:
+        scores = {f: tuple(v) for f, v in record.attributes.get(RUNGS, [])}
+        state = "paused" if _is_paused(record) else record.state
+        if state == "pruned":
+            state = "failed"
+        return Climber(
+            record.number, record.point["depth"], scores, self._until(record), state
+        )
+
+    def _until(self, record: TrialRecord) -> float:
+        return record.attributes.get(UNTIL, self._first(record.number))
+
+    def _first(self, number: int) -> float:
+        return 1.0 if self.cell.rungs is None else self.cell.rungs.ladder(number)[0]
+
+
+def _is_paused(record: TrialRecord) -> bool:
+    reached = record.attributes.get(RUNGS)
+    if record.state != "running" or not reached:
+        return False
+    return reached[-1][0] >= record.attributes.get(UNTIL, 1.0)
+
+
+def _group_key(number: int, group: int) -> str:
+    return f"group/{number}/{group}"
