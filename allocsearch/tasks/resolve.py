@@ -158,11 +158,11 @@ def _warnings(
     recipe: Recipe,
     named: NamedBudget,
     budget_name: str,
-    training: Mapping[str, Any],
+    training: TrainingConfig,
     unit: str,
 ) -> tuple[str, ...]:
     warnings = [recipe.warning] if recipe.warning else []
-    meant, given = named.training["horizon"], training["horizon"]
+    meant, given = named.training["horizon"], training.horizon
     if given is not None and given < meant:
         warnings.append(
             f"the horizon of {given:,} {unit} is shorter than the {meant:,} that "
