@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from allocsearch.experts.layers import rms_norm
-from allocsearch.experts.protocol import ContextExpert, Read
+from allocsearch.experts.protocol import ContextExpert, FusedExpert, Read
 from allocsearch.experts.sequence import (
     Rolling,
     SequenceExpert,
@@ -43,7 +43,7 @@ class Level(eqx.Module):
         Args:
             state: (R, *grid, d), or None where it is always zero.
             z: the encoded input, (*grid, d).
-            memories: of this level, leading axis E.
+            memories: of this level, leading axis E, or `gathered` where it is wide.
             context: of this level.
 
         Returns:
@@ -60,12 +60,30 @@ class Level(eqx.Module):
         if isinstance(self.experts, ContextExpert):
             u, memories, context = self._with_context(read, memories, context)
         elif self.fused and self._is_shared(read):
-            experts = self.experts if self.is_wide else self.experts.widened()
-            u, memories = experts.fused(_first(read), memories)
+            u, memories = self._fused(_first(read), memories)
         else:
             each = jax.vmap(lambda e, r, m: e(r, m), in_axes=(0, self._axis(read), 0))
             u, memories = each(self.experts, self._spread(read), memories)
         return self.aggregation(u, self.members), memories, context
+
+    def _fused(self, read: Read, memories: PyTree) -> tuple[Array, PyTree]:
+        if self.is_wide:
+            return self.experts.fused(read, memories)
+        experts = self.experts.widened()
+        u, memories = experts.fused(read, experts.gathered(memories))
+        return u, experts.spread(memories)
+
+    def gathered(self, memories: PyTree) -> PyTree:
+        """Memories with a leading axis E as this level takes and gives them."""
+        return self.experts.gathered(memories) if self._lays_out else memories
+
+    def spread(self, memories: PyTree) -> PyTree:
+        """The inverse of `gathered`."""
+        return self.experts.spread(memories) if self._lays_out else memories
+
+    @property
+    def _lays_out(self) -> bool:
+        return self.is_wide and isinstance(self.experts, FusedExpert)
 
     def offers(
         self, state: Array | None, z: Array, position: Int[Array, ""]

@@ -427,14 +427,24 @@ class ParallelExperts(eqx.Module):
         def tick(kept: _Kept, _: None) -> tuple[_Kept, None]:
             state, memories, context = kept
             state = normed(state, self.carry_scale)
+            # Of all levels at once: within a level it would slow down what it does.
+            memories = self._laid(Level.gathered, memories)
             by_level = tuple(zip(memories, context, strict=True))
             state, by_level = self._through(state, by_level, visit)
             memories, context = zip(*by_level, strict=True)
-            return (state, memories, context), None
+            return (state, self._laid(Level.spread, memories), context), None
 
         if self.allocation.ticks == 1:
             return tick(kept, None)[0]
         return jax.lax.scan(tick, kept, None, length=self.allocation.ticks)[0]
+
+    def _laid(self, how: Callable[[Level, PyTree], PyTree], memories: PyTree) -> PyTree:
+        first, rest = memories
+        if self.first is not None:
+            first = how(self.first, first)
+        if self.levels is not None:
+            rest = eqx.filter_vmap(how)(self.levels, rest)
+        return first, rest
 
     def _through(
         self, state: Array, kept: PyTree, visit: _Visit

@@ -42,12 +42,17 @@ class SeedResult:
             metrics at that point.
         baseline: the same metrics of an untrained reference (a random policy, say),
             empty where the task has none.
+        training: as `metrics`, but measured while training, on training data, since
+            the evaluation before; empty in results that were stored without.
+        training_curve: as `curve`, likewise.
     """
 
     seed: int
     metrics: dict[str, float]
     curve: list[dict[str, float]] = field(default_factory=list)
     baseline: dict[str, float] = field(default_factory=dict)
+    training: dict[str, float] = field(default_factory=dict)
+    training_curve: list[dict[str, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -135,13 +135,19 @@ def check_task(task: Task, allocation: Allocation, training: Any) -> None:
         ConformanceError: says which law is broken.
     """
     start = task.init(allocation, training, (0, 1))
-    whole, _ = task.train(start, 4)
+    whole, trained = task.train(start, 4)
     half, _ = task.train(start, 2)
     pieces, _ = task.train(half, 2)
     _require(_equal(whole, pieces), "training in pieces differs from the whole")
     first = task.evaluate(whole)
     _require(first == task.evaluate(whole), "evaluating twice gives two results")
     _check_items(task.evaluate_each(whole), first)
+    for metrics in trained:
+        scores = task.training_scores(metrics)
+        _require(
+            all(math.isfinite(v) for v in scores.values()),
+            f"training scores are not finite: {scores}",
+        )
     further, _ = task.train(whole, 1)
     evaluated, _ = task.train(pieces, 1)
     _require(_equal(further, evaluated), "evaluation changed the training")

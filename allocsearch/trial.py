@@ -219,6 +219,12 @@ class _Training:
         self.seconds = 0.0
         self.curves: list[list[dict[str, float]]] = [[] for _ in candidate.seeds]
         self.chunk_seconds: list[float] = []
+        self.training_curves: list[list[dict[str, float]]] = [
+            [] for _ in candidate.seeds
+        ]
+        # Sums of the metrics of the chunks since the last evaluation, and how many.
+        self.recent: list[dict[str, float]] = [{} for _ in candidate.seeds]
+        self.n_recent = 0
         self.started = time.monotonic()
 
     def advance(self, *, evaluate: bool) -> dict[str, float]:
@@ -227,12 +233,23 @@ class _Training:
         self.chunk_seconds.append(time.monotonic() - started)
         self.n_done += 1
         self._check_finite(metrics, "training")
+        self.recent = [*map(_added, self.recent, metrics)]
+        self.n_recent += 1
         if evaluate:
+            self._close_training_points()
             metrics = self.task.evaluate(self.state)
             self._check_finite(metrics, "evaluation")
             for curve, point in zip(self.curves, metrics, strict=True):
                 curve.append({"steps": float(self.steps), **point})
         return _means(metrics)
+
+    def _close_training_points(self) -> None:
+        for curve, sums in zip(self.training_curves, self.recent, strict=True):
+            means = {name: total / self.n_recent for name, total in sums.items()}
+            point = self.task.training_scores(means)
+            curve.append({"steps": float(self.steps), **point})
+        self.recent = [{} for _ in self.recent]
+        self.n_recent = 0
 
     def save(self, keep: int = checkpoint.KEPT) -> None:
         """Begin to write a checkpoint."""
@@ -243,6 +260,9 @@ class _Training:
             "n_done": self.n_done,
             "steps": self.steps,
             "curves": self.curves,
+            "training_curves": self.training_curves,
+            "recent": self.recent,
+            "n_recent": self.n_recent,
             "seconds": self._elapsed(),
         }
         self._writer.save(self.state, metadata, keep=keep)
@@ -257,9 +277,16 @@ class _Training:
         baseline = self.task.baseline()
         seeds = tuple(
             SeedResult(
-                seed, _means([_metrics(p) for p in curve[-window:]]), curve, baseline
+                seed=seed,
+                metrics=_final(curve, window),
+                curve=curve,
+                baseline=baseline,
+                training=_final(training, window),
+                training_curve=training,
             )
-            for seed, curve in zip(self.candidate.seeds, self.curves, strict=True)
+            for seed, curve, training in zip(
+                self.candidate.seeds, self.curves, self.training_curves, strict=True
+            )
         )
         return Outcome(
             seeds, self._elapsed(), self.state, step_seconds=self._step_seconds()
@@ -288,6 +315,9 @@ class _Training:
         self.state = found.restore(self.state)
         self.n_done = found.metadata["n_done"]
         self.curves = found.metadata["curves"]
+        self.training_curves = found.metadata["training_curves"]
+        self.recent = found.metadata["recent"]
+        self.n_recent = found.metadata["n_recent"]
         self.seconds = found.metadata["seconds"]
 
     def _elapsed(self) -> float:
@@ -309,10 +339,12 @@ class _Training:
 
 
 def _check_progress(metadata: Mapping[str, Any], place: Place, n_seeds: int) -> None:
-    n_done, curves = metadata.get("n_done"), metadata.get("curves")
-    seconds = metadata.get("seconds")
-    known = isinstance(n_done, int) and isinstance(seconds, int | float)
-    if not known or not isinstance(curves, list) or len(curves) != n_seeds:
+    numbers = [metadata.get(name) for name in ("n_done", "n_recent", "seconds")]
+    known = all(isinstance(number, int | float) for number in numbers)
+    lists = [metadata.get(name) for name in ("curves", "training_curves", "recent")]
+    if not known or not all(
+        isinstance(each, list) and len(each) == n_seeds for each in lists
+    ):
         raise CheckpointError(
             f"checkpoint {place} is damaged: it does not say how far training was"
         )
@@ -323,8 +355,19 @@ def _means(metrics: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: fmean(m[name] for m in metrics) for name in names}
 
 
-def _metrics(point: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in point.items() if name != "steps"}
+def _added(sums: dict[str, float], values: dict[str, float]) -> dict[str, float]:
+    return {name: sums.get(name, 0.0) + value for name, value in values.items()}
+
+
+def _final(curve: Sequence[dict[str, float]], window: int) -> dict[str, float]:
+    """The mean of the last points of a curve, each metric over those that have it."""
+    points = curve[-window:]
+    names = dict.fromkeys(name for point in points for name in point)
+    return {
+        name: fmean(point[name] for point in points if name in point)
+        for name in names
+        if name != "steps"
+    }
 
 
 def describe_candidate(candidate: Candidate) -> dict[str, Any]:

@@ -6,10 +6,15 @@ environment steps per second, and achieved FLOP/s over those of a large matrix p
 Work is what `allocsearch.audit` counts on the canonical network: one forward step to
 act and one forward and backward step to learn, for every step and epoch.
 
+With ``--torch-python``, an interpreter that has PyTorch, the update of the first
+network is also timed against PyTorch's, in turns (see torch_comparison.py).
+
     python benchmarks/sokoban_step.py --rounds 5
+    python benchmarks/sokoban_step.py --torch-python ~/torch/bin/python --only-torch
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +23,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from sokoban_environment import measure as measure_environment
+from torch_comparison import compare
 
 from allocsearch.allocation import Allocation
 from allocsearch.audit import audit_model
@@ -51,7 +57,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """The step that issue 3 names, tiny's reference, and deep against wide."""
+    """The reference step, tiny's reference, and deep against wide."""
     tiny = merge(Sokoban.budgets["tiny"].task, {"unrolls_per_chunk": 1})
     few = {**BOARD_10, "n_envs": 32}
 
@@ -110,11 +116,32 @@ def measure(case: Case, rounds: int) -> dict[str, float]:
     return {"compiling": compiling, "steps": steps, "flops": flops, "peak": peak}
 
 
+def print_comparison(python: str, rounds: int) -> None:
+    """Our update against PyTorch's, of the reference network."""
+    case = cases()[0]
+    task = Sokoban(parse(SokobanConfig, case.fields))
+    n_threads = len(os.sched_getaffinity(0))
+    found = compare(task, case.allocation, python, rounds, n_threads)
+    steps = task.config.n_envs * task.config.unroll
+    print(f"update of {case.name} alone, against PyTorch {found.version}, in turns")
+    print(f"  allocsearch {steps / min(found.ours):>8,.0f} steps/s")
+    print(f"  PyTorch     {steps / min(found.theirs):>8,.0f} steps/s")
+    print(
+        f"  ratio       {found.of_fastest:>8.2f} (median of pairs {found.median:.2f})"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Sokoban training step")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--skip-environment", action="store_true")
+    parser.add_argument("--torch-python", help="an interpreter that has PyTorch")
+    parser.add_argument("--only-torch", action="store_true")
     arguments = parser.parse_args()
+    if arguments.torch_python:
+        print_comparison(arguments.torch_python, arguments.rounds)
+    if arguments.only_torch:
+        return
     if not arguments.skip_environment:
         figures = measure_environment(n_rounds=arguments.rounds)
         rates = figures["steps_per_second"]

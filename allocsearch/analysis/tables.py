@@ -48,7 +48,7 @@ def trials_table(rows: Sequence[Row]) -> RenderableType:
     columns = [
         Column("#", [_numbered(row) for row in rows]),
         *_place_columns(rows),
-        *_shape_columns(rows),
+        *shape_columns(rows),
         *(
             Column(
                 words(name),
@@ -130,7 +130,7 @@ def pareto_table(rows: Sequence[Row]) -> RenderableType:
         cost = [_cost(axis.unit, row["cost"]) for row in rows]
         columns.append(Column(axis.label, cost))
     columns += [
-        *_shape_columns(rows),
+        *shape_columns(rows),
         Column(
             "core work", [flops_cell(row["core_flops"]) for row in rows], "right", 2
         ),
@@ -162,7 +162,8 @@ def _place_columns(rows: Sequence[Row]) -> list[Column]:
     return [*columns, Column("arm", arms, "left")]
 
 
-def _shape_columns(rows: Sequence[Row]) -> list[Column]:
+def shape_columns(rows: Sequence[Row]) -> list[Column]:
+    """What was built: L, E, d, and the rest where it varies."""
     columns = [
         Column("L", [str(row["depth"]) for row in rows]),
         Column("E", [str(row["n_experts"]) for row in rows]),

@@ -23,6 +23,7 @@ from allocsearch.cli.commands.show import show
 from allocsearch.cli.commands.show_config import show_config
 from allocsearch.cli.commands.space import space
 from allocsearch.cli.commands.status import status
+from allocsearch.cli.commands.table import table
 from allocsearch.cli.commands.train import train
 from allocsearch.cli.commands.trials import trials
 from allocsearch.cli.commands.watch import watch
@@ -34,7 +35,7 @@ ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Search": (run, resume, train),
-    "Look": (status, trials, show, pareto, evaluate, watch, probe, generate),
+    "Look": (status, trials, show, pareto, table, evaluate, watch, probe, generate),
     "Prepare": (data, space, show_config, plugins, doctor),
 }
 

@@ -155,9 +155,8 @@ def _curves(found: Sequence[Network], request: ProbeRequest) -> Curves:
         )
     pairs = [tuple(_curve(n, reading, common) for reading in READINGS) for n in found]
     what = f"next direction of the {request.target}"
-    where = (
-        "final state" if request.level is None else f"memory of level {request.level}"
-    )
+    names = {"state": "final state", "raw": "final state before its norm"}
+    where = names.get(request.read, f"memory of level {request.read}")
     kernel = f"{request.kernel}×{request.kernel}"
     report = {
         "request": asdict(request),

@@ -180,4 +180,6 @@ def _write(out: Path, views: Sequence[View]) -> None:
 def _print(view: View) -> None:
     texts = view.showing.texts
     show(Text(plain(view.title), style="bold"))
+    if view.showing.name:
+        show(Text(plain(view.showing.name)))
     show(Padding(Columns(texts, padding=(1, 3)), (1, 0)))

@@ -244,17 +244,29 @@ class ConvLSTMCell(FusedExpert):
             boundary=boundary,
         )
 
+    def gathered(self, memories: Any) -> Any:
+        """See `FusedExpert.gathered`: (h, w, e·d), as the gates are.
+
+        Transposed within the loop over gates, XLA does not vectorise that on CPU.
+        """
+        return jax.tree.map(_beside, memories)
+
+    def spread(self, memories: Any) -> Any:
+        """See `FusedExpert.spread`."""
+        return jax.tree.map(lambda x: _apart(x, self.level.width), memories)
+
     def fused(self, read: Read, memories: Any) -> tuple[Array, Any]:
         """See `FusedExpert.fused`."""
         kernel, form = self.spec.kernel, self.level.form
         flat = wide_conv(concatenate(read), self.weight, kernel, form)
         if self.own is not None:
-            own = jax.vmap(lambda own, m: own(read, m))(self.own, memories)
+            apart = self.spread(memories)
+            own = jax.vmap(lambda own, m: own(read, m))(self.own, apart)
             flat = flat + _gates_beside(own, len(self.bias))
         if self.boundary is not None:
             flat = flat + self.boundary
-        u, memory = self._step(flat, jax.tree.map(_beside, memories))
-        return jax.tree.map(lambda x: _apart(x, self.level.width), (u, memory))
+        u, memories = self._step(flat, memories)
+        return _apart(u, self.level.width), memories
 
     def _step(self, flat: Float[Array, "h w gates_d"], memory: Any) -> Any:
         kept = isinstance(memory, CellState)

@@ -106,15 +106,26 @@ class FusedExpert(Expert):
         """
         return self
 
+    def gathered(self, memories: Any) -> Any:
+        """The memories of a level, leading axis E, as `fused` takes and gives them.
+
+        As it stands, the same. An implementation may lay them side by side.
+        """
+        return memories
+
+    def spread(self, memories: Any) -> Any:
+        """The inverse of `gathered`."""
+        return memories
+
     @abc.abstractmethod
     def fused(self, read: Read, memories: Any) -> tuple[Array, Any]:
         """All experts of a level on one example and one shared read.
 
-        `self` is what `widened` gave; `memories` has a leading axis E.
+        `self` is what `widened` gave; `memories` are `gathered`.
 
         Returns:
-            The proposals, (E, *grid, d), and the memories; equal to `__call__` mapped
-            over the experts, to rounding.
+            The proposals, (E, *grid, d), and the memories, still gathered; once spread,
+            equal to `__call__` mapped over the experts, to rounding.
         """
 
 

@@ -20,8 +20,9 @@ class ProbeRequest:
     Attributes:
         target: what is to be told, by a name of the task's.
         kernel: squares per side that a probe reads: 1 or 3.
-        level: whose experts' memories are read, 1 at the bottom; None for the top
-            state s^L.
+        read: what of the network is read: "state" for the top state s^L through its
+            norm, "raw" for s^L itself, or the number of a level, 1 at the bottom, for
+            the memories of its experts.
         n_episodes: training items to play; None leaves it to the task.
         precision: what the threshold is set for, in (0, 1).
         n_steps: steps from the start of an episode that are scored.
@@ -34,7 +35,7 @@ class ProbeRequest:
 
     target: str
     kernel: int = 3
-    level: int | None = None
+    read: str = "state"
     n_episodes: int | None = None
     precision: float = 0.93
     n_steps: int = 20

@@ -57,7 +57,7 @@ class DataReport:
         parts: by the name of each split or directory, values by the same words:
             numbers, strings or lists of them.
         notes: sentences a user should read, such as what splits share.
-        problems: why files cannot be used, each with file, place and rule.
+        problems: what is wrong in the files, each with file, place and rule.
         details: further JSON-ready values.
     """
 
@@ -104,12 +104,14 @@ class Showing:
         frames: pictures, step by step: uint8 `[height, width, 3]`, of one size; none
             where the task draws none.
         details: the same as JSON-ready values.
+        name: what the item is called, or empty.
     """
 
     item: str
     texts: tuple[Text, ...]
     frames: tuple[np.ndarray, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -314,6 +316,18 @@ class Task(abc.ABC):
     def evaluate_each(self, state: PyTree, split: str = "valid") -> list[Scores]:
         """As `evaluate`, and what each item scored, where a task can tell."""
         return [Scores(metrics) for metrics in self.evaluate(state, split)]
+
+    def training_scores(self, means: Mapping[str, float]) -> dict[str, float]:
+        """What training says of one run since the last evaluation.
+
+        Args:
+            means: the metrics of `train`, averaged over the chunks since then.
+
+        Returns:
+            The metrics to keep; an objective's name where training measures the same
+            thing on training data, so that trials can be selected by it.
+        """
+        return dict(means)
 
     @abc.abstractmethod
     def baseline(self, split: str = "valid") -> dict[str, float]:

@@ -47,6 +47,16 @@ def test_problems_are_listed_and_the_exit_code_is_2(cli, levels):
     assert (answer.code, len(answer.json["problems"])) == (2, 2)
 
 
+def test_saved_solutions_are_played(cli, levels):
+    (levels / "valid" / "1.sok").write_text(f"{GOOD}\nSolution\nrR\nuu\n")
+    answer = cli("data", "sokoban", levels / "valid")
+    assert (answer.code, answer.out.count("solution must")) == (0, 0)
+    (levels / "valid" / "1.sok").write_text(f"{GOOD}\nSolution\nru\n")
+    answer = cli("data", "sokoban", levels / "valid")
+    assert answer.code == 2
+    assert "1.sok, line 10: a saved solution must solve its level" in answer.out
+
+
 def test_many_problems_are_cut_short_but_not_in_json(cli, levels):
     (levels / "valid" / "1.sok").write_text("\n".join([BAD] * 30))
     answer = cli("data", "sokoban", levels)

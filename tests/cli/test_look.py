@@ -121,3 +121,29 @@ def test_show_config_is_a_config_with_every_field(cli, tmp_path):
     path.write_text(text)
     assert cli("show-config", path).out == text
     assert cli("show-config", path, "--json").json == json.loads(json.dumps(values))
+
+
+def test_table(cli, finished):
+    rows = cli("table", *finished.at, "--json").json
+    assert [(row["arm"], row["depth"]) for row in rows] == [
+        ("recurrent", 1),
+        ("nonrecurrent", 1),
+    ]
+    best = {
+        r["arm"]: r for r in cli("trials", *finished.at, "--json").json if r["best"]
+    }
+    for row in rows:
+        assert row["number"] == best[row["arm"]]["number"]
+        assert row["score"] == best[row["arm"]]["score"]
+    lines = cli("table", *finished.at, "--csv").out.splitlines()
+    assert len(lines) == 3
+    assert "metrics.accuracy" in lines[0].split(",")
+    assert "Selected at each depth" in cli("table", *finished.at).out
+
+
+def test_table_refuses_what_it_cannot_select_by(cli, finished):
+    answer = cli("table", *finished.at, "--select", "training")
+    assert (answer.code, "no accuracy" in answer.err) == (2, True)
+    assert cli("table", *finished.at, "--select", "luck").code == 2
+    answer = cli("table", *finished.at, "--json", "--csv")
+    assert (answer.code, "choose one" in answer.err) == (2, True)

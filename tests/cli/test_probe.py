@@ -14,8 +14,9 @@ from rich.console import Console
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
 from allocsearch.cli.exits import NothingToDo
-from allocsearch.cli.probing import Network, _curves, _table
+from allocsearch.cli.probing import Network, _check_calibrated, _curves, _table
 from allocsearch.config import TrainingConfig
+from allocsearch.errors import ConfigError
 from allocsearch.tasks.probes import ProbeCounts, Probed, ProbeRequest
 from allocsearch.tasks.resolve import build_task
 from allocsearch.tasks.sokoban import probing, trajectories
@@ -68,9 +69,9 @@ def test_two_networks_compared(cli, places, tmp_path):
     outs = [tmp_path / f"recall.{kind}" for kind in ("png", "csv", "json")]
     args = ["probe", places / "carries", places / "forgets", "--precision", "0.1"]
     args += ["--steps", "5", *(word for out in outs for word in ("--out", out))]
-    answer = cli(*args, "--json")
-    assert answer.code == 0, answer.err
-    report = answer.json
+    shown = cli(*args, env={"COLUMNS": "200"})
+    assert shown.code == 0, shown.err
+    report = json.loads(outs[2].read_text())
     carries, forgets = report["networks"]
     assert (carries["label"], forgets["label"]) == ("carries", "forgets")
     assert (carries["arm"], forgets["arm"]) == ("recurrent", "nonrecurrent")
@@ -85,8 +86,6 @@ def test_two_networks_compared(cli, places, tmp_path):
     found = sum(row["recall"] * row["n_targets"] for row in first["steps"])
     n_targets = sum(row["n_targets"] for row in first["steps"])
     assert first["recall"] == pytest.approx(found / n_targets)
-    # The files hold the same.
-    assert json.loads(outs[2].read_text()) == report
     with open(outs[1]) as file:
         rows = list(csv.DictReader(file))
     expected = [
@@ -101,12 +100,14 @@ def test_two_networks_compared(cli, places, tmp_path):
     assert float(rows[0]["recall"]) == pytest.approx(expected[0]["recall"])
     with Image.open(outs[0]) as image:
         assert image.format == "PNG"
-    # The table shows them, and the same seed finds the same.
-    shown = cli(*args[:-6], env={"COLUMNS": "200"})
-    assert shown.code == 0, shown.err
     assert f"{report['n_common']} of 20 valid items that all solve" in shown.out
     assert f"{first['recall']:.3f}" in shown.out
     assert f"{first['macro_f1']:.3f}" in shown.out
+    # Alone, the probe is the same, and what it is scored on is all that is solved.
+    alone = cli("probe", places / "carries", *args[3:7], "--json").json
+    (again,) = alone["networks"]
+    assert again["probes"]["network"]["threshold"] == first["threshold"]
+    assert alone["n_common"] == again["n_solved"] == carries["n_solved"]
 
 
 @pytest.mark.parametrize(
@@ -116,13 +117,13 @@ def test_two_networks_compared(cli, places, tmp_path):
         (("nowhere",), 2, "there is no checkpoint at nowhere"),
         (("{}/carries", "--split", "train"), 2, "unknown split 'train'"),
         (("{}/carries", "--target", "boxes"), 2, "did you mean 'box'?"),
+        (("{}/carries", "--read", "stat"), 2, "did you mean 'state'?"),
         (("{}/carries", "--kernel", "5"), 2, "1 or 3 squares a side, not 5"),
-        (("{}/carries", "--level", "1"), 2, "keeps no memory to read"),
+        (("{}/carries", "--read", "1"), 2, "keeps no memory to read"),
         (("{}/carries", "--out", "x.pdf"), 2, "end its name in .png, .svg, .csv"),
         (("{}/carries", "--out", "no/x.png"), 2, "there is no folder no"),
         (("{}/idle",), 2, "idle solves none of 60 training levels"),
         (("{}/carries", "{}/elsewhere", "--precision", "0.1"), 2, "different data"),
-        (("{}/carries", "--precision", "0.999"), 2, "the best is 0."),
     ],
 )
 def test_what_cannot_be_probed(cli, places, tmp_path, monkeypatch, args, code, words):
@@ -177,6 +178,17 @@ def test_only_what_all_solve_is_compared():
     third = told("third", [False, True, True], [[0, 0]] * 3)
     with pytest.raises(NothingToDo, match="solved: first 2, second 2, third 2"):
         _curves([first, second, third], request)
+
+
+def test_a_precision_out_of_reach_says_what_was_reached():
+    found = told("first", [True], [[1]])
+    request = ProbeRequest("agent", precision=0.95)
+    _check_calibrated(found, request)
+    counts = replace(found.probed.network, threshold=None)
+    found = replace(found, probed=replace(found.probed, network=counts))
+    words = "probe of first a precision of 0.95; the best is 0.900"
+    with pytest.raises(ConfigError, match=words):
+        _check_calibrated(found, request)
 
 
 def test_tasks_without_probes_and_of_other_names(cli, finished, places):

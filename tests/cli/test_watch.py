@@ -81,6 +81,18 @@ def test_other_data_than_a_network_was_trained_on(cli, places):
     assert found["split"] == "test"
 
 
+def test_thinking_and_sampling(cli, places):
+    settings = ("task.evaluation.thinking_steps=2", "task.evaluation.policy=sampled")
+    args = ("watch", places / "a/run", *(x for s in settings for x in ("--set", s)))
+    answer = cli(*args, env={"COLUMNS": "200"})
+    assert answer.code == 0, answer.err
+    assert answer.out.index("thinking 0") < answer.out.index("thinking 1")
+    assert answer.out.index("thinking 1") < answer.out.index("step 0")
+    (found,) = cli(*args, "--json").json
+    assert len(found["thoughts"]) == 2
+    assert len(found["boards"]) == len(found["steps"]) + 1
+
+
 def test_an_item_alone(cli, places, tmp_path):
     args = ("watch", "--task", "sokoban", "--data", places / "two.xsb", "--item", "1")
     answer = cli(*args)
@@ -90,6 +102,15 @@ def test_an_item_alone(cli, places, tmp_path):
     assert cli(*args, "--out", tmp_path / "level.png").code == 0
     with Image.open(tmp_path / "level.png") as image:
         assert image.size[0] >= 6 * 24
+
+
+def test_an_item_with_a_name(cli, tmp_path):
+    text = LEVELS.replace("\n\n", "\nTitle: [b]First[/b]\nAuthor: A. Nyone\n\n")
+    (tmp_path / "a.sok").write_text(text)
+    args = ("watch", "--task", "sokoban", "--data", tmp_path / "a.sok")
+    assert "[b]First[/b] by A. Nyone" in cli(*args).out
+    (found,) = cli(*args, "--json").json
+    assert (found["title"], found["author"]) == ("[b]First[/b]", "A. Nyone")
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,9 @@ def data(
 ) -> None:
     """Check and count the files that a task is to train on, or make them.
 
-    With PATH alone every broken rule is listed with file and line, what splits share
-    is counted, and what loads faster next time is prepared. Exits with 2 if anything
-    is broken.
+    With PATH alone every broken rule is listed with file and line, and so is every
+    saved solution that does not solve its level; what splits share is counted, and what
+    loads faster next time is prepared. Exits with 2 if anything is broken.
 
     Without PATH, or with an option below, the task makes its files: from PATH, or from
     a dataset that is streamed. The same command again goes on after an interruption.

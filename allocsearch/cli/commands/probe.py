@@ -14,7 +14,7 @@ def probe(
     checkpoints: Annotated[
         list[str],
         typer.Argument(
-            metavar="CHECKPOINT...",
+            metavar="CHECKPOINT",
             help="Folders of checkpoints, or trials of studies as STUDY/TRIAL.",
         ),
     ],
@@ -36,16 +36,16 @@ def probe(
             help="Squares per side that a probe reads.",
         ),
     ] = 3,
-    level: Annotated[
-        int | None,
+    read: Annotated[
+        str,
         typer.Option(
-            "--level",
-            metavar="N",
+            "--read",
+            metavar="WHAT",
             rich_help_panel=_PROBE,
-            help="Read the experts' memories of this level, 1 at the bottom, and not "
-            "the final state.",
+            help="The final state through its norm (state) or before it (raw), or the "
+            "memories of a level, by number, 1 at the bottom.",
         ),
-    ] = None,
+    ] = "state",
     episodes: Annotated[
         int | None,
         typer.Option(
@@ -118,7 +118,7 @@ def probe(
         allocsearch probe trained/sokoban
         allocsearch probe trained/deep trained/flat --out recall.png --out recall.csv
         allocsearch probe sokoban-tiny/recurrent/best --target box --split test --json
-        allocsearch probe trained/deep --level 2 --kernel 1
+        allocsearch probe trained/deep --read 2 --kernel 1
     """
     from allocsearch.cli import probing
     from allocsearch.cli.flags import Flags
@@ -127,7 +127,7 @@ def probe(
     request = ProbeRequest(
         target=target,
         kernel=kernel,
-        level=level,
+        read=read,
         n_episodes=episodes,
         precision=precision,
         n_steps=steps,

@@ -45,13 +45,15 @@ def watch(
 ) -> None:
     """Watch trained networks on one item of held-out data, step by step.
 
-    Several checkpoints are drawn side by side. Of a checkpoint with several seeds the
+    Play is that of `evaluate`; --set decides how, as there. Several checkpoints are
+    drawn side by side. Of a checkpoint with several seeds the
     first is shown. Without a checkpoint, the item alone is.
 
     Examples:
         allocsearch watch trained/sokoban --item 7
         allocsearch watch trained/deep trained/wide --item 7 --out both.gif
         allocsearch watch sokoban-tiny/recurrent/best --split test --out strip.png
+        allocsearch watch trained/sokoban --set task.evaluation.policy=sampled
         allocsearch watch --task sokoban --data microban.xsb --item 3
     """
     from allocsearch.cli import viewing

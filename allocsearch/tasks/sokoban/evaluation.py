@@ -20,7 +20,7 @@ from allocsearch.tasks.sokoban.environment import Environment, EnvState, Levels
 # (memory, boards, time) → (memory, actions), for a batch of boards.
 Policy = Callable[[Any, EnvState, Array], tuple[Any, Int[Array, " levels"]]]
 
-_GREEDY = EvaluationConfig()
+GREEDY = EvaluationConfig()
 
 
 class Episodes(eqx.Module):
@@ -67,7 +67,7 @@ def play(
     model: Model,
     environment: Environment,
     levels: Levels,
-    config: EvaluationConfig = _GREEDY,
+    config: EvaluationConfig = GREEDY,
 ) -> Episodes:
     """Every level once.
 
@@ -81,7 +81,7 @@ def play(
         config: how actions are chosen, and what becomes of the carry; by default the
             likeliest, and it is kept.
     """
-    key = jax.random.key(config.seed) if config.policy == "sampled" else None
+    key = policy_key(config)
     n_thoughts, resets = config.thinking_steps, config.state == "reset"
     return _play_network(model, environment, levels, key, n_thoughts, resets)
 
@@ -108,7 +108,7 @@ def _play_network(
 
     def act(carry: PyTree, states: EnvState, time: Array) -> tuple[PyTree, Array]:
         carry, outputs = step(fresh if resets else carry, states)
-        return carry, _choose(key, states.level, time, outputs.logits)
+        return carry, choose_actions(key, states.level, time, outputs.logits)
 
     def think(_: Array, carry: PyTree) -> PyTree:
         return step(carry, starts)[0]
@@ -119,7 +119,12 @@ def _play_network(
     return _play(environment, starts, act, carry)
 
 
-def _choose(
+def policy_key(config: EvaluationConfig) -> PRNGKeyArray | None:
+    """What decides sampled actions; None where the likeliest are taken."""
+    return jax.random.key(config.seed) if config.policy == "sampled" else None
+
+
+def choose_actions(
     key: PRNGKeyArray | None,
     levels: Int[Array, " levels"],
     time: Array,

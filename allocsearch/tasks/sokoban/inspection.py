@@ -1,7 +1,7 @@
 """What level files hold: counts, broken rules and duplicates, for a user to read."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,16 @@ from allocsearch.tasks.sokoban.level_files import (
     parse_file,
     source_of,
 )
+from allocsearch.tasks.sokoban.level_notes import LevelNotes, together
 from allocsearch.tasks.sokoban.level_packs import fingerprint, pack_path, write_pack
-from allocsearch.tasks.sokoban.level_text import Problem
+from allocsearch.tasks.sokoban.level_text import Parsed, Problem
 from allocsearch.tasks.sokoban.levels import (
     LevelSet,
     largest,
     level_set_from_codes,
     pad_together,
 )
+from allocsearch.tasks.sokoban.saved_solutions import fault_of
 from allocsearch.tasks.sokoban.symmetry import Overlap, find_overlaps
 
 
@@ -38,6 +40,12 @@ class _Group:
     shapes: tuple[tuple[int, int], ...]
     problems: tuple[Problem, ...]
     packed: Mapping[str, Any]
+    n_solutions: int
+
+    @property
+    def notes(self) -> tuple[LevelNotes, ...]:
+        """What its files say about its levels, one each or none."""
+        return self.levels.notes if self.levels is not None else ()
 
     def name_of(self, index: int) -> str:
         """The file of a level, and its place in it, counted from 1."""
@@ -70,6 +78,11 @@ def inspect_levels(path: Path) -> DataReport:
         details={
             "duplicates": [_described(overlap, groups) for overlap in overlaps],
             "packs": {name: dict(group.packed) for name, group in groups.items()},
+            "levels": [
+                described
+                for name, group in groups.items()
+                for described in _noted_levels(name, group)
+            ],
         },
     )
 
@@ -104,10 +117,14 @@ def _read_group(files: Sequence[Path], path: Path) -> _Group:
     stacks: list[np.ndarray] = []
     entries: list[FileEntry] = []
     problems: list[Problem] = []
+    unsolved: list[Problem] = []
+    notes: list[tuple[tuple[LevelNotes, ...], int]] = []
     for file in files:
         parsed = parse_file(file)
         stacks += parsed.stacks
         problems += parsed.problems
+        unsolved += _wrong_solutions(parsed, str(file))
+        notes.append((parsed.notes, sum(map(len, parsed.stacks))))
         entries.append(
             entry_of(parsed.stacks) if parsed.stacks else FileEntry(0, (0, 0))
         )
@@ -115,7 +132,8 @@ def _read_group(files: Sequence[Path], path: Path) -> _Group:
     if stacks:
         source = source_of(path, files)
         shape = largest([stack.shape for stack in stacks])
-        levels = level_set_from_codes(pad_together(stacks, shape, source), source)
+        codes = pad_together(stacks, shape, source)
+        levels = level_set_from_codes(codes, source, together(notes))
     packed: Mapping[str, Any] = {}
     if levels is not None and not problems:
         packed = _packed(files, key, levels, entries)
@@ -124,9 +142,28 @@ def _read_group(files: Sequence[Path], path: Path) -> _Group:
         entries=tuple(entries),
         levels=levels,
         shapes=tuple(sorted({stack.shape[1:] for stack in stacks})),
-        problems=tuple(problems),
+        problems=(*problems, *unsolved),
         packed=packed,
+        n_solutions=sum(len(one.solutions) for some, _ in notes for one in some),
     )
+
+
+def _wrong_solutions(parsed: Parsed, origin: str) -> Iterator[Problem]:
+    """The saved solutions of a file that do not solve their levels."""
+    boards = [board for stack in parsed.stacks for board in stack]
+    for board, notes in zip(boards, parsed.notes, strict=False):
+        for saved in notes.solutions:
+            fault = fault_of(board, saved.moves)
+            if fault is not None:
+                rule = f"a saved solution must solve its level, but {fault}"
+                yield Problem(origin, saved.line, rule)
+
+
+def _noted_levels(part: str, group: _Group) -> Iterator[dict[str, Any]]:
+    """Levels that have a title, an author or a solution."""
+    for index, notes in enumerate(group.notes):
+        if notes != LevelNotes():
+            yield {"part": part, "level": group.name_of(index), **asdict(notes)}
 
 
 def _packed(
@@ -142,13 +179,16 @@ def _packed(
 
 def _summary(group: _Group) -> dict[str, Any]:
     levels = group.levels
-    return {
+    found = {
         "files": len(group.files),
         "levels": 0 if levels is None else len(levels),
         "boards": [size(shape) for shape in group.shapes],
         "boxes": [] if levels is None else levels.box_counts(),
-        "problems": len(group.problems),
     }
+    if group.notes:
+        found["titles"] = sum(bool(notes.title) for notes in group.notes)
+        found["solutions"] = group.n_solutions
+    return {**found, "problems": len(group.problems)}
 
 
 def _packing(groups: Mapping[str, _Group]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from allocsearch.errors import DataError
+from allocsearch.tasks.sokoban.level_notes import LevelNotes, together
 from allocsearch.tasks.sokoban.level_text import Parsed, parse_boards
 from allocsearch.tasks.sokoban.levels import (
     LevelSet,
@@ -98,17 +99,20 @@ def read_files(
     check_most(max_levels)
     stacks: list[np.ndarray] = []
     entries: list[FileEntry] = []
+    notes: list[tuple[tuple[LevelNotes, ...], int]] = []
     for file in files:
         parsed = parse_file(file)
         refuse(parsed.problems)
         stacks += parsed.stacks
         entries.append(entry_of(parsed.stacks))
+        notes.append((parsed.notes, entries[-1].n_levels))
         if n_needed(entries, max_levels) is not None:
             break
     source = source_of(path, files[: len(entries)])
     shape = largest([entry.shape for entry in entries])
     codes = pad_together(stacks, shape, source)[:max_levels]
-    return level_set_from_codes(codes, source), entries
+    kept = together(notes)[:max_levels]
+    return level_set_from_codes(codes, source, kept), entries
 
 
 def entry_of(stacks: Sequence[np.ndarray]) -> FileEntry:

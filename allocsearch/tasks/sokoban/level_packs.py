@@ -16,7 +16,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,14 @@ from allocsearch.tasks.sokoban.level_files import (
     read_files,
     source_of,
 )
+from allocsearch.tasks.sokoban.level_notes import LevelNotes, Solution
 from allocsearch.tasks.sokoban.levels import LevelSet, largest
 
 MIN_BYTES = 4 * 2**20
 """Files of less text in all are parsed in moments and not packed unasked."""
 
 # The number counts up when a text comes to be read, or a level packed, otherwise.
-_MAGIC = b"allocsearch levels 1\n"
+_MAGIC = b"allocsearch levels 2\n"
 _BITS = (WALL, GOAL, BOX)
 _LEVELS_AT_ONCE = 2**15
 
@@ -52,11 +53,13 @@ class Pack:
         bits: uint8 `[N, bytes]`, as from `pack`.
         shape: board height and width.
         entries: one a file, in order.
+        notes: what the files say about the levels, one each or none.
     """
 
     bits: np.ndarray
     shape: tuple[int, int]
     entries: tuple[FileEntry, ...]
+    notes: tuple[LevelNotes, ...] = ()
 
 
 def pack(levels: LevelSet) -> np.ndarray:
@@ -128,6 +131,20 @@ def load_levels(
     return levels
 
 
+def packed_shape(
+    path: Path | str, max_levels: int | None = None
+) -> tuple[int, int] | None:
+    """The board size that `load_levels` would give, if a fresh pack tells it.
+
+    Raises:
+        DataError: the path is missing or holds no level files.
+    """
+    files = level_files(Path(path))
+    check_most(max_levels)
+    stored = read_pack(pack_path(files), fingerprint(files))
+    return None if stored is None else _shape_of(stored, max_levels)
+
+
 def pack_path(files: Sequence[Path]) -> Path:
     """Where the pack of these files is or would be."""
     names = "\n".join(str(file.resolve()) for file in files)
@@ -169,6 +186,7 @@ def write_pack(
         "shape": levels.shape,
         "bits": bits.shape,
         "files": [[entry.n_levels, *entry.shape] for entry in entries],
+        "notes": [astuple(notes) for notes in levels.notes],
     }
     body = json.dumps(header).encode() + b"\n" + bits.tobytes()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -201,7 +219,11 @@ def read_pack(path: Path, key: str) -> Pack | None:
     bits = np.frombuffer(content, np.uint8, offset=end + 1).reshape(header["bits"])
     height, width = header["shape"]
     entries = tuple(FileEntry(n, (h, w)) for n, h, w in header["files"])
-    return Pack(bits, (height, width), entries)
+    notes = tuple(
+        LevelNotes(title, author, tuple(Solution(*saved) for saved in solutions))
+        for title, author, solutions in header["notes"]
+    )
+    return Pack(bits, (height, width), entries, notes)
 
 
 def _first(
@@ -211,7 +233,14 @@ def _first(
     n_files = n_needed(stored.entries, max_levels) or len(files)
     source = source_of(path, files[:n_files])
     levels = unpack(stored.bits[:max_levels], stored.shape, source)
-    return levels.cropped(largest([entry.shape for entry in stored.entries[:n_files]]))
+    levels = replace(levels, notes=stored.notes[:max_levels])
+    return levels.cropped(_shape_of(stored, max_levels))
+
+
+def _shape_of(stored: Pack, max_levels: int | None) -> tuple[int, int]:
+    """The size that holds all boards of the files that give that many levels."""
+    n_files = n_needed(stored.entries, max_levels) or len(stored.entries)
+    return largest([entry.shape for entry in stored.entries[:n_files]])
 
 
 def _player_type(n_squares: int) -> np.dtype:

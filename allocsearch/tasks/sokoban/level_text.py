@@ -28,6 +28,7 @@ from allocsearch.tasks.sokoban.board_text import (
     outside,
     size,
 )
+from allocsearch.tasks.sokoban.level_notes import LevelNotes, noted, notes_of
 
 _PLAIN = frozenset(CHARACTERS)
 _ROW_CHARACTERS = _PLAIN | frozenset("0123456789|")
@@ -60,10 +61,12 @@ class Parsed:
             them; consecutive boards of one size share a stack. What lies outside the
             walls is wall.
         problems: every broken rule; its board is in no stack.
+        notes: what the text says about each board; none where it has only boards.
     """
 
     stacks: tuple[np.ndarray, ...]
     problems: tuple[Problem, ...]
+    notes: tuple[LevelNotes, ...] = ()
 
 
 def parse_boards(data: bytes, origin: str) -> Parsed:
@@ -117,24 +120,31 @@ def _regular_boards(data: bytes) -> np.ndarray | None:
 def _parse_lines(lines: Sequence[str], origin: str) -> Parsed:
     boards: list[np.ndarray] = []
     problems: list[Problem] = []
-    for block in _blocks(lines):
+    commented = _lines_in_comments(lines)
+    blocks = list(_blocks(lines, commented))
+    places = [(block[0][0], block[-1][0]) for block in blocks]
+    notes: list[LevelNotes] = []
+    about = notes_of(lines, places, commented)
+    for block, said in zip(blocks, about, strict=True):
         found = _board_of(block, origin)
         if isinstance(found, Problem):
             problems.append(found)
         else:
             boards.append(found)
+            notes.append(said)
     if not boards and not problems:
         rule = "a level file must hold at least one level"
         problems.append(Problem(origin, 1, rule))
     stacks = [np.stack(list(same)) for _, same in groupby(boards, lambda b: b.shape)]
-    return Parsed(tuple(stacks), tuple(problems))
+    return Parsed(tuple(stacks), tuple(problems), noted(notes))
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
+def _blocks(
+    lines: Sequence[str], commented: set[int]
+) -> Iterator[list[tuple[int, str]]]:
     """The numbered lines of each board: runs of rows, at least one of them certain."""
     block: list[tuple[int, str]] = []
     certain = False
-    commented = _lines_in_comments(lines)
     for number, line in enumerate([*lines, ""], start=1):
         kind = "text" if number in commented else _kind(line)
         if kind == "text":

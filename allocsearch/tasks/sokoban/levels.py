@@ -17,6 +17,7 @@ from allocsearch.tasks.sokoban.board_text import (
     render_codes,
     size,
 )
+from allocsearch.tasks.sokoban.level_notes import LevelNotes
 from allocsearch.tasks.sokoban.level_text import Problem, parse_boards
 
 _MOST_PADDED_BYTES = 2**32
@@ -31,18 +32,26 @@ class LevelSet:
         boards: uint8 `[N, H, W]` of WALL | GOAL | BOX bits.
         players: int32 `[N]`, flat index ``row * W + column``.
         source: where the levels come from, for messages and manifests.
+        notes: what files say about each level, or nothing about any.
 
     Raises:
-        DataError: the arrays disagree in shape, a player is off the board, or a
-            square holds two of wall, box and player, or a goal in a wall.
+        DataError: the arrays or the notes disagree in number or shape, a player is off
+            the board, or a square holds two of wall, box and player, or a goal in a
+            wall.
     """
 
     boards: np.ndarray
     players: np.ndarray
     source: str
+    notes: tuple[LevelNotes, ...] = ()
 
     def __post_init__(self):
         shape = self.boards.shape
+        if self.notes and len(self.notes) != len(self.boards):
+            raise DataError(
+                f"{self.source}: there must be notes on all {len(self.boards)} levels "
+                f"or on none, got {len(self.notes)}"
+            )
         if len(shape) != 3 or self.boards.dtype != np.uint8:
             raise DataError(
                 f"{self.source}: boards must be uint8 of shape [N, H, W], got "
@@ -126,7 +135,13 @@ class LevelSet:
             if indices.dtype != bool:
                 indices = indices.astype(np.int64)
         try:
-            return LevelSet(self.boards[indices], self.players[indices], self.source)
+            places = np.arange(len(self))[indices] if self.notes else ()
+            return LevelSet(
+                self.boards[indices],
+                self.players[indices],
+                self.source,
+                tuple(self.notes[i] for i in places),
+            )
         except IndexError as error:
             raise DataError(
                 f"{self.source}: cannot take these indices of {len(self)} levels: "
@@ -155,6 +170,7 @@ class LevelSet:
             np.ascontiguousarray(self.boards[:, 1:-1, 1:-1]),
             players.astype(np.int32),
             self.source,
+            self.notes,
         )
 
     def padded(self, shape: tuple[int, int]) -> "LevelSet":
@@ -166,7 +182,7 @@ class LevelSet:
         if shape == self.shape:
             return self
         boards = pad_together([self.boards], shape, self.source)
-        return LevelSet(boards, self._players_on(shape[1]), self.source)
+        return LevelSet(boards, self._players_on(shape[1]), self.source, self.notes)
 
     def cropped(self, shape: tuple[int, int]) -> "LevelSet":
         """The upper left of the boards, which undoes `padded`.
@@ -181,7 +197,7 @@ class LevelSet:
         if any(np.any(squares != WALL) for squares in cut):
             raise DataError(f"{self.source}: boards hold more than {size(shape)}")
         boards = np.ascontiguousarray(self.boards[:, :height, :width])
-        return LevelSet(boards, self._players_on(width), self.source)
+        return LevelSet(boards, self._players_on(width), self.source, self.notes)
 
     def _players_on(self, width: int) -> np.ndarray:
         """The players' flat indices on boards of another width."""
@@ -189,11 +205,13 @@ class LevelSet:
         return (rows * width + columns).astype(np.int32)
 
 
-def level_set_from_codes(codes: np.ndarray, source: str) -> LevelSet:
+def level_set_from_codes(
+    codes: np.ndarray, source: str, notes: tuple[LevelNotes, ...] = ()
+) -> LevelSet:
     """The levels of uint8 `[N, H, W]` bit codes with one PLAYER bit each."""
     players = (codes.reshape(len(codes), -1) & PLAYER).astype(bool).argmax(axis=1)
     boards = codes & np.uint8(WALL | GOAL | BOX)
-    return LevelSet(boards, players.astype(np.int32), source)
+    return LevelSet(boards, players.astype(np.int32), source, notes)
 
 
 def pad_together(
@@ -267,7 +285,8 @@ def parse_levels(data: str | bytes, *, origin: str) -> LevelSet:
     parsed = parse_boards(data, origin)
     refuse(parsed.problems)
     shape = largest([stack.shape for stack in parsed.stacks])
-    return level_set_from_codes(pad_together(parsed.stacks, shape, origin), origin)
+    codes = pad_together(parsed.stacks, shape, origin)
+    return level_set_from_codes(codes, origin, parsed.notes)
 
 
 def refuse(problems: Sequence[Problem]) -> None:

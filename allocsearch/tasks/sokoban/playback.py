@@ -6,15 +6,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from allocsearch.model import Model
+from allocsearch.tasks.sokoban.config import EvaluationConfig
 from allocsearch.tasks.sokoban.environment import (
     Environment,
     EnvState,
     Levels,
     Transition,
 )
+from allocsearch.tasks.sokoban.evaluation import GREEDY, choose_actions, policy_key
 from allocsearch.tasks.sokoban.levels import PLAYER
 
 
@@ -30,6 +32,8 @@ class Episode:
         probabilities: float32 `[T, actions]` of the policy before each step.
         values: float32 `[T]` before each step, in scaled reward as the head has them.
         solved: whether the last step solved the level; if not, time was up.
+        thoughts: float32 `[K, actions]` and `[K]`, probabilities and values at the
+            steps on the first board before the first action.
     """
 
     boards: np.ndarray
@@ -38,28 +42,43 @@ class Episode:
     probabilities: np.ndarray
     values: np.ndarray
     solved: bool
+    thoughts: tuple[np.ndarray, np.ndarray]
 
     def __len__(self) -> int:
         return len(self.actions)
 
 
 def play_level(
-    model: Model, environment: Environment, levels: Levels, index: int
+    model: Model,
+    environment: Environment,
+    levels: Levels,
+    index: int,
+    config: EvaluationConfig = GREEDY,
 ) -> Episode:
-    """One level from its start to its end, always with the likeliest action.
+    """One level from its start to its end, as evaluation plays it.
 
     Args:
         model: begins with a carry of zeros, as in evaluation.
         environment: its step limit ends an unsolved level.
         levels: of the environment's board size.
         index: which of them.
+        config: how actions are chosen, and what becomes of the carry.
 
     Raises:
         ConfigError: the levels have another board size.
     """
     index_ = jnp.asarray(index, jnp.int32)
-    states, (actions, transitions, probabilities, values) = jax.device_get(
-        _play(model, environment, levels, index_)
+    resets = config.state == "reset"
+    states, (actions, transitions, probabilities, values), thoughts = jax.device_get(
+        _play(
+            model,
+            environment,
+            levels,
+            index_,
+            policy_key(config),
+            config.thinking_steps,
+            resets,
+        )
     )
     n_steps = int(np.argmax(transitions.done)) + 1
     return Episode(
@@ -69,33 +88,48 @@ def play_level(
         probabilities=probabilities[:n_steps],
         values=values[:n_steps],
         solved=bool(transitions.terminated[n_steps - 1]),
+        thoughts=thoughts,
     )
 
 
 @eqx.filter_jit
 def _play(
-    model: Model, environment: Environment, levels: Levels, index: Array
-) -> tuple[EnvState, tuple[Array, Transition, Array, Array]]:
-    """As many steps as an episode may have: T + 1 states, and T of the rest."""
+    model: Model,
+    environment: Environment,
+    levels: Levels,
+    index: Array,
+    key: PRNGKeyArray | None,
+    n_thoughts: int,
+    resets: bool,
+) -> tuple[EnvState, tuple[Array, Transition, Array, Array], tuple[Array, Array]]:
+    """As many steps as an episode may have: T + 1 states, T of the rest; thoughts."""
     acting = model.widened()
     # Evaluation limits are fixed: nothing is drawn.
     start = environment.reset(levels, index, key=jax.random.key(0))
+    fresh = acting.init_carry()
 
-    def body(loop: tuple[PyTree, EnvState], _: None) -> tuple[tuple, tuple]:
-        carry, state = loop
+    def read(carry: PyTree, state: EnvState) -> tuple[PyTree, Array, Array]:
         carry, outputs = acting.step(carry, environment.observe(state), False)
-        action = jnp.argmax(outputs.logits).astype(jnp.int32)
+        return carry, outputs.logits, outputs.value
+
+    def think(carry: PyTree, _: None) -> tuple[PyTree, tuple[Array, Array]]:
+        carry, logits, value = read(carry, start)
+        return carry, (jax.nn.softmax(logits), value)
+
+    def body(loop: tuple[PyTree, EnvState], time: Array) -> tuple[tuple, tuple]:
+        carry, state = loop
+        carry, logits, value = read(fresh if resets else carry, state)
+        action = choose_actions(key, state.level[None], time, logits[None])[0]
+        action = action.astype(jnp.int32)
         state, transition = environment.step(state, action)
-        probabilities = jax.nn.softmax(outputs.logits)
-        seen = (state, (action, transition, probabilities, outputs.value))
+        seen = (state, (action, transition, jax.nn.softmax(logits), value))
         return (carry, state), seen
 
+    carry, thoughts = jax.lax.scan(think, fresh, length=n_thoughts)
     length = int(np.max(environment.step_limit))
-    _, (later, rest) = jax.lax.scan(
-        body, (acting.init_carry(), start), None, length=length
-    )
+    _, (later, rest) = jax.lax.scan(body, (carry, start), jnp.arange(length))
     states = jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), start, later)
-    return states, rest
+    return states, rest, thoughts
 
 
 def _codes(states: EnvState, shape: tuple[int, int]) -> np.ndarray:

@@ -59,7 +59,7 @@ class _Player:
             self.environment,
             levels,
             indices,
-            level=self.request.level,
+            what=self.request.read,
             n_at_once=self.n_at_once,
         ):
             labels = label(played.players, played.boards, played.lengths, shape[1])
@@ -81,7 +81,7 @@ class _Player:
         # One shape for all batches compiles once.
         filled = np.zeros((self.n_at_once, *values.shape[1:]), values.dtype)
         filled[: len(values)] = values
-        p = probabilities(probe, filled)
+        p = probabilities(probe, jnp.asarray(filled))
         directions = p[..., :NEVER]
         told = jnp.argmax(p, -1), jnp.argmax(directions, -1), jnp.max(directions, -1)
         likeliest, direction, score = jax.device_get(told)
@@ -137,7 +137,7 @@ def probe_network(
     n_validation = max(1, round(_VALIDATION_SHARE * len(drawn)))
     validation, fitting = drawn[:n_validation], drawn[n_validation:]
     most = max(len(fitting), len(held_out))
-    n_at_once = batch_size(model, environment, request.level, most)
+    n_at_once = batch_size(model, environment, request.read, most)
     player = _Player(label, model, environment, request, n_at_once)
     probes, details = _fit(player, train, fitting, rng)
     thresholds = _thresholds(player, probes, train, validation)

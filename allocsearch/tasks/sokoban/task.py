@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,7 +31,7 @@ from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.environment import Environment, Levels
 from allocsearch.tasks.sokoban.evaluation import Episodes, play, play_randomly
 from allocsearch.tasks.sokoban.inspection import inspect_levels
-from allocsearch.tasks.sokoban.levels import LevelSet
+from allocsearch.tasks.sokoban.level_notes import LevelNotes
 from allocsearch.tasks.sokoban.modules import ENCODERS, FlattenHead, PoolHead
 from allocsearch.tasks.sokoban.playback import play_level
 from allocsearch.tasks.sokoban.probing import probe_network
@@ -61,17 +61,15 @@ class Sokoban(TrainedTask):
         """See `Task.__init__`."""
         self.config = config
         # Levels are generated on first use, so that a space is listed without them.
-        shape = data.generated_shape(config) or next(iter(self._splits.values())).shape
-        self.environment = Environment.from_config(config.environment, shape)
+        self._splits = data.load_splits(config)
+        self.environment = Environment.from_config(
+            config.environment, self._splits.shape
+        )
         self._evaluation = replace(
             self.environment, step_limit=config.environment.evaluation_step_limit
         )
         self.levels = cache(self._device_levels)
         self._baseline = cache(self._play_randomly)
-
-    @cached_property
-    def _splits(self) -> dict[str, LevelSet]:
-        return data.load_splits(self.config)
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -145,6 +143,15 @@ class Sokoban(TrainedTask):
         metrics = {name: float(x) for name, x in episodes.metrics().items()}
         return Scores(metrics, episodes.by_level(), Episodes.MEANS)
 
+    def training_scores(self, means: Mapping[str, float]) -> dict[str, float]:
+        """See `Task.training_scores`: per episode that ended, where one did."""
+        n_episodes = means["episodes_per_step"]
+        scores = dict(means)
+        if n_episodes > 0:
+            scores["return"] = means["reward"] / n_episodes
+            scores["solved_fraction"] = means["solves_per_step"] / n_episodes
+        return scores
+
     def baseline(self, split: str = "valid") -> dict[str, float]:
         """The metrics of a uniformly random policy."""
         return dict(self._baseline(split))
@@ -168,7 +175,7 @@ class Sokoban(TrainedTask):
     def show_item(
         self, index: int, *, label: str, state: PyTree = None, split: str | None = None
     ) -> Showing:
-        """See `Task.show_item`: a level, or a greedy episode on it."""
+        """See `Task.show_item`: a level, or an episode on it."""
         name = split or ("valid" if "valid" in self._splits else "test")
         levels = self.levels(name)
         if not 0 <= index < len(levels):
@@ -180,10 +187,19 @@ class Sokoban(TrainedTask):
             codes = self._splits[name].subset([index]).codes_with_player()[0]
             showing = show_level(codes, label)
         else:
-            episode = play_level(state[1][0].model, self._evaluation, levels, index)
+            episode = play_level(
+                state[1][0].model,
+                self._evaluation,
+                levels,
+                index,
+                self.config.evaluation,
+            )
             actions, scale = self.environment.actions, self.config.loss.reward_scale
             showing = show_episode(episode, label, actions, scale)
-        return replace(showing, details={"split": name, **showing.details})
+        notes = self._splits[name].notes
+        about = notes[index] if notes else LevelNotes()
+        details = {"split": name, "title": about.title, "author": about.author}
+        return replace(showing, details={**details, **showing.details}, name=about.name)
 
     def probe(self, state: PyTree, request: ProbeRequest, *, label: str) -> Probed:
         """See `Task.probe`: the directions in which squares will next be entered."""
@@ -229,6 +245,7 @@ class Sokoban(TrainedTask):
         metrics = {
             "reward": jnp.mean(experience.rewards),
             "solves_per_step": jnp.mean(experience.terminated),
+            "episodes_per_step": jnp.mean(experience.terminated | ~experience.counts),
             **parts,
         }
         return Run(model, state, stream), metrics

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from allocsearch.errors import ConfigError
+from allocsearch.errors import ConfigError, unknown_name
+from allocsearch.experts.layers import rms_norm
 from allocsearch.model import Model
 from allocsearch.network import Inside
 from allocsearch.tasks.sokoban.environment import Environment, Levels
@@ -45,24 +46,32 @@ class Trajectories:
 
 
 def read_inside(
-    model: Model, inside: Inside, level: int | None
+    model: Model, inside: Inside, what: str
 ) -> Float[Array, "h w channels"]:
     """The channels of each square that a probe of the network reads.
 
     Args:
         model: the network.
         inside: what a step of it left.
-        level: None for the final state s^L (their mean where a communication radius
-            keeps several), the part of the network that all else is read from; or
-            which level's memories, those of all its experts side by side.
+        what: "raw" for the final state s^L (their mean where a communication radius
+            keeps several); "state" for the same over its root mean square, where the
+            network has that norm: all its parts read it so, but for gains; or the
+            number of a level, 1 at the bottom, for its memories, those of all its
+            experts side by side.
 
     Raises:
+        UnknownNameError: it is neither a name nor a number.
         ConfigError: there is no such level, or it keeps no memory on the board.
     """
-    if level is None:
-        return inside.state.mean(axis=0).astype(jnp.float32)
     core = model.core
-    depth = core.allocation.depth
+    if what in ("state", "raw"):
+        state = inside.state.mean(axis=0).astype(jnp.float32)
+        normed = what == "state" and core.allocation.norm == "rms"
+        return rms_norm(state) if normed else state
+    if not what.isdecimal():
+        names = ("state", "raw", "the number of a level")
+        raise unknown_name("part of a network to read", what, names)
+    level, depth = int(what), core.allocation.depth
     if not 1 <= level <= depth:
         raise ConfigError(f"there is no level {level}, only 1 to {depth}")
     leaves = jax.tree.leaves(core.memory_at(inside.memories, level))
@@ -70,21 +79,19 @@ def read_inside(
     if not on_board:
         raise ConfigError(
             f"level {level} of {core.allocation.label} keeps no memory to read on the "
-            "board: probe its state, by leaving the level out"
+            "board: read its state instead"
         )
     beside = [jnp.moveaxis(x, 0, 2).reshape(*core.grid, -1) for x in on_board]
     return jnp.concatenate(beside, axis=-1).astype(jnp.float32)
 
 
-def batch_size(
-    model: Model, environment: Environment, level: int | None, most: int
-) -> int:
+def batch_size(model: Model, environment: Environment, what: str, most: int) -> int:
     """Levels to play side by side, so that what is read of them fits into memory.
 
     Args:
         model: the network.
         environment: its rules and step limit.
-        level: as `read_inside` takes it.
+        what: as `read_inside` takes it.
         most: no more than these.
 
     Raises:
@@ -96,7 +103,7 @@ def batch_size(
         *(jnp.zeros(1, jnp.int32) for _ in range(2)),
         shape=environment.shape,
     )
-    read = eqx.filter_eval_shape(_play, model, environment, one, level)[-1]
+    read = eqx.filter_eval_shape(_play, model, environment, one, what)[-1]
     n_bytes = 4 * sum(x.size for x in read.values())
     return int(np.clip(_MOST_BYTES // n_bytes, 1, min(_MOST_LEVELS, most)))
 
@@ -107,7 +114,7 @@ def play_greedily(
     levels: Levels,
     indices: np.ndarray,
     *,
-    level: int | None,
+    what: str,
     n_at_once: int,
 ) -> Iterator[Trajectories]:
     """Levels from start to end, always with the likeliest action.
@@ -117,7 +124,7 @@ def play_greedily(
         environment: its step limit, a fixed number, ends an unsolved level.
         levels: of the environment's board size.
         indices: which of them to play, in order.
-        level: what to read, see `read_inside`.
+        what: is read, see `read_inside`.
         n_at_once: levels of a batch; one number compiles once.
 
     Raises:
@@ -133,7 +140,7 @@ def play_greedily(
             levels.n_unplaced[chosen],
             levels.shape,
         )
-        played = _play(model, environment, some, level)
+        played = _play(model, environment, some, what)
         boards, players, done, terminated, read = jax.device_get(played)
         lengths = np.argmax(done, axis=1) + 1
         solved = terminated[np.arange(n_at_once), lengths - 1]
@@ -149,7 +156,7 @@ def play_greedily(
 
 @eqx.filter_jit
 def _play(
-    model: Model, environment: Environment, levels: Levels, level: int | None
+    model: Model, environment: Environment, levels: Levels, what: str
 ) -> tuple[Array, Array, Array, Array, dict[str, Array]]:
     """Boards, players, done, terminated and what is read, axes levels and time."""
     acting = model.widened()
@@ -164,7 +171,7 @@ def _play(
         observation = environment.observe(state)
         carry, outputs, inside = acting.step_inside(carry, observation, False)
         state, transition = environment.step(state, jnp.argmax(outputs.logits))
-        values = (read_inside(model, inside, level), observation.astype(jnp.float32))
+        values = (read_inside(model, inside, what), observation.astype(jnp.float32))
         read = dict(zip(READINGS, values, strict=True))
         return (carry, state), (state, transition, read)
 

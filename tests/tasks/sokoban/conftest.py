@@ -82,3 +82,26 @@ def cache(tmp_path_factory, monkeypatch) -> Path:
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("ALLOCSEARCH_CACHE_DIR", str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def small() -> dict:
+    """Fields of a task that trains in moments. Not to be changed."""
+    return {
+        "levels": {
+            "interior": [4, 4],
+            "n_boxes": 1,
+            "n_train": 40,
+            "n_valid": 8,
+            "n_test": 8,
+        },
+        "environment": {
+            "keep_border": False,
+            "step_limit": [3, 6],
+            "evaluation_step_limit": 10,
+        },
+        "n_envs": 6,
+        "unroll": 12,
+        "n_minibatches": 2,
+        "unrolls_per_chunk": 2,
+    }

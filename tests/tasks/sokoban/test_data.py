@@ -6,9 +6,11 @@ import pytest
 
 from allocsearch.config import parse
 from allocsearch.errors import DataError
+from allocsearch.tasks.sokoban import data
 from allocsearch.tasks.sokoban.config import SokobanConfig
-from allocsearch.tasks.sokoban.data import describe, load_splits
-from allocsearch.tasks.sokoban.generator import generate_levels
+from allocsearch.tasks.sokoban.data import Splits, describe, load_splits
+from allocsearch.tasks.sokoban.generator import disjoint_splits, generate_levels
+from allocsearch.tasks.sokoban.level_packs import load_levels
 from allocsearch.tasks.sokoban.levels import LevelSet
 
 
@@ -19,8 +21,8 @@ def write(path: Path, n_levels: int, seed: int, interior=(3, 4)) -> LevelSet:
     return levels
 
 
-def splits_of(data: Path, **fields) -> dict[str, LevelSet]:
-    return load_splits(parse(SokobanConfig, {"data": str(data), **fields}))
+def splits_of(root: Path, **fields) -> Splits:
+    return load_splits(parse(SokobanConfig, {"data": str(root), **fields}))
 
 
 def test_splits_of_several_formats_and_sizes_share_one_board(tmp_path):
@@ -63,6 +65,47 @@ def test_a_file_or_a_directory_without_splits_is_for_tests(tmp_path, name):
     (found,) = splits_of(tmp_path / name).items()
     assert found[0] == "test"
     assert found[1].digest() == levels.digest()
+
+
+def test_generated_splits_do_not_depend_on_what_is_asked_for_first():
+    """Also against all splits drawn at once."""
+    sizes = {"n_train": 30, "n_valid": 9, "n_test": 6}
+    config = parse(SokobanConfig, {"levels": {"interior": [3, 4], **sizes}})
+    levels = config.levels
+    recipe = {"interior": (3, 4), "n_boxes": levels.n_boxes, "seed": levels.seed}
+    together = disjoint_splits(
+        {"valid": 9, "test": 6}, min_pushes=levels.min_pushes, **recipe
+    )
+    for order in (("train", "valid", "test"), ("test", "valid", "train")):
+        splits = load_splits(config)
+        found = {name: splits[name].digest() for name in order}
+        assert splits.shape == splits["train"].shape == (5, 6)
+        for name, expected in together.items():
+            assert found[name] == expected.digest()
+        assert found["train"] == load_splits(config)["train"].digest()
+    assert len(splits["train"]) == 30
+
+
+def test_a_packed_split_is_read_only_when_asked_for(tmp_path, monkeypatch):
+    write(tmp_path / "train/0.txt", 5, seed=0, interior=(5, 6))
+    write(tmp_path / "valid/0.txt", 3, seed=1)
+    whole = {name: levels.digest() for name, levels in splits_of(tmp_path).items()}
+    for name in ("train", "valid"):
+        load_levels(tmp_path / name, min_bytes=0)  # leaves a pack
+    read = []
+
+    def load(path, **options):
+        read.append(path.name)
+        return load_levels(path, **options)
+
+    monkeypatch.setattr(data, "load_levels", load)
+    splits = splits_of(tmp_path)
+    assert (splits.shape, read) == ((7, 8), [])
+    assert splits["valid"].digest() == whole["valid"]
+    assert read == ["valid"]
+    assert splits["train"].digest() == whole["train"]
+    few = splits_of(tmp_path, levels={"n_train": 2})
+    assert few.shape == few["train"].shape == (7, 8)
 
 
 def test_training_needs_train_and_valid(tmp_path):

@@ -13,7 +13,7 @@ from allocsearch.errors import ConfigError, DataError
 from allocsearch.tasks import pictures
 from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.sokoban import Sokoban
-from allocsearch.tasks.sokoban.config import SokobanConfig
+from allocsearch.tasks.sokoban.config import EvaluationConfig, SokobanConfig
 from allocsearch.tasks.sokoban.environment import ACTIONS
 from allocsearch.tasks.sokoban.evaluation import play
 from allocsearch.tasks.sokoban.playback import play_level
@@ -97,6 +97,81 @@ def test_an_episode_is_one_played_step_by_step(
 
 def _state(model):
     return None, (Run(model, None, None),)
+
+
+def test_sampled_play_is_that_of_evaluation(task, model, rules):
+    """Level by level, though here alone and there among others."""
+    sampled = EvaluationConfig(policy="sampled", seed=5)
+    levels = task.levels("valid")
+    scores = jax.device_get(play(model, rules, levels, sampled))
+    greedy = jax.device_get(play(model, rules, levels))
+    assert np.any(scores.lengths != greedy.lengths)
+    for index in range(8):
+        episode = play_level(model, rules, levels, index, sampled)
+        assert (len(episode), episode.solved) == (
+            scores.lengths[index],
+            scores.solved[index],
+        )
+        assert episode.rewards.sum() == pytest.approx(scores.returns[index], 1e-4)
+
+
+def test_what_is_drawn_is_captioned_with_its_probability(task, model):
+    sampled = replace_config(task, {"policy": "sampled", "seed": 3})
+    shown = sampled.show_item(0, label="", state=_state(model))
+    likeliest = 0
+    for step, text in zip(shown.details["steps"], shown.texts, strict=False):
+        p = step["probabilities"][step["action"]]
+        assert text.plain.endswith(f"next: {step['action']} {p:.0%}")
+        likeliest += p == max(step["probabilities"].values())
+    assert likeliest < len(shown.details["steps"])
+
+
+def replace_config(task: Sokoban, evaluation: dict) -> Sokoban:
+    """The same task, played otherwise."""
+    section = EvaluationConfig(**evaluation)
+    return Sokoban(task.config.model_copy(update={"evaluation": section}))
+
+
+def test_thinking_steps_come_first_and_move_only_the_carry(task, model, rules):
+    thinking = replace_config(task, {"thinking_steps": 3})
+    levels = task.levels("valid")
+    scores = jax.device_get(play(model, rules, levels, thinking.config.evaluation))
+    step = eqx.filter_jit(lambda c, o: model.step(c, o, False))
+    board = rules.observe(rules.reset(levels, 2, key=jax.random.key(0)))
+    carry = model.init_carry()
+    episode = play_level(model, rules, levels, 2, thinking.config.evaluation)
+    assert len(episode) == scores.lengths[2]
+    seen = np.concatenate([episode.thoughts[0], episode.probabilities[:1]])
+    values = np.concatenate([episode.thoughts[1], episode.values[:1]])
+    for k in range(4):
+        carry, outputs = step(carry, board)
+        np.testing.assert_allclose(seen[k], jax.nn.softmax(outputs.logits), atol=1e-4)
+        assert values[k] == pytest.approx(float(outputs.value), abs=1e-3)
+    shown = thinking.show_item(2, label="", state=_state(model))
+    assert len(shown.frames) == len(shown.texts) == 3 + len(episode) + 1
+    assert len(shown.details["boards"]) == len(episode) + 1
+    assert len(shown.details["thoughts"]) == 3
+    assert "thinking 2" in shown.texts[2].plain
+    assert "step 0" in shown.texts[3].plain
+    first = shown.item
+    assert all(first in text.plain for text in shown.texts[:4])
+
+
+def test_a_carry_that_is_reset_changes_play_as_in_evaluation(task, model, rules):
+    resets = EvaluationConfig(state="reset")
+    levels = task.levels("valid")
+    scores = jax.device_get(play(model, rules, levels, resets))
+    kept = jax.device_get(play(model, rules, levels))
+    index = int(np.argmax(scores.lengths != kept.lengths))
+    assert scores.lengths[index] != kept.lengths[index]
+    assert len(play_level(model, rules, levels, index, resets)) == scores.lengths[index]
+
+
+def test_to_show_a_level_only_its_split_is_made(task):
+    for split in ("valid", "test"):
+        fresh = Sokoban(task.config)
+        fresh.show_item(3, label="", split=split)
+        assert set(fresh._splits._made) == {split}
 
 
 def test_a_film_has_a_picture_for_every_board(

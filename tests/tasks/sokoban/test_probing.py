@@ -49,10 +49,10 @@ def model(task):
     return build(task, RECURRENT)
 
 
-def episodes(task, model, indices, level=None):
+def episodes(task, model, indices, what="raw"):
     """Eight levels at a time, as in all tests, for one compiled program."""
     rules, levels = task._evaluation, task.levels("valid")
-    return list(play_greedily(model, rules, levels, indices, level=level, n_at_once=8))
+    return list(play_greedily(model, rules, levels, indices, what=what, n_at_once=8))
 
 
 def test_episodes_are_those_of_evaluation(task, model):
@@ -73,20 +73,20 @@ def test_episodes_are_those_of_evaluation(task, model):
     np.testing.assert_array_equal((codes != boards).argmax(axis=1), players)
 
 
-@pytest.mark.parametrize("level", [None, 2])
-def test_what_is_read_is_what_the_network_carries_on(task, model, level):
+@pytest.mark.parametrize("what", ["raw", "2"])
+def test_what_is_read_is_what_the_network_carries_on(task, model, what):
     """Against the carry of the plain step, one board at a time."""
     rules, levels, index = task._evaluation, task.levels("valid"), 7
-    (batch,) = episodes(task, model, np.array([index]), level)
+    (batch,) = episodes(task, model, np.array([index]), what)
     step = eqx.filter_jit(lambda c, o: model.step(c, o, False))
     state, carry = rules.reset(levels, index, key=jax.random.key(0)), model.init_carry()
     for t in range(batch.lengths[0]):
         seen = rules.observe(state)
         carry, outputs = step(carry, seen)
-        if level is None:
+        if what == "raw":
             expected = np.asarray(carry.state[0])
         else:
-            cells = np.asarray(carry.memories[1][level - 1])
+            cells = np.asarray(carry.memories[1][int(what) - 1])
             expected = np.concatenate([*cells], axis=-1)
         np.testing.assert_allclose(batch.read["network"][0, t], expected, atol=2e-5)
         np.testing.assert_array_equal(batch.read["observation"][0, t], seen)
@@ -94,25 +94,38 @@ def test_what_is_read_is_what_the_network_carries_on(task, model, level):
 
 
 def one_step(model, task):
-    """What is read after one step, the carry, and what the head reads."""
+    """What is left after one step, the carry, and what the head reads."""
     z = jnp.ones((*task.positions, model.core.allocation.width))
     step = eqx.filter_jit(lambda c, z: model.core.step_inside(c, z, False))
     carry, features, inside = step(model.init_carry(), z)
-    return read_inside(model, inside, None), carry, features
+    return inside, carry, features
 
 
-def test_without_recurrence_it_is_the_state_below_the_norm_of_the_head(task):
+def test_the_state_is_what_the_head_reads_and_raw_what_is_below_its_norm(task):
     model = build(task, Allocation("conv_glu", False, 2, 1, 4))
-    read, _, features = one_step(model, task)
-    np.testing.assert_allclose(rms_norm(read), features, atol=1e-5)
-    assert not np.allclose(read, features, atol=0.1)
+    inside, _, features = one_step(model, task)
+    raw = read_inside(model, inside, "raw")
+    np.testing.assert_allclose(rms_norm(raw), features, atol=1e-5)
+    assert not np.allclose(raw, features, atol=0.1)
+    np.testing.assert_allclose(read_inside(model, inside, "state"), features, atol=1e-5)
 
 
 def test_states_of_a_communication_radius_are_read_as_their_mean(task):
     model = build(task, Allocation("conv_lstm", True, 1, 4, 3, radius=1))
-    read, carry, _ = one_step(model, task)
+    inside, carry, features = one_step(model, task)
     assert carry.state.shape[0] == 4
-    np.testing.assert_allclose(read, np.asarray(carry.state).mean(axis=0), atol=1e-6)
+    mean = np.asarray(carry.state).mean(axis=0)
+    np.testing.assert_allclose(read_inside(model, inside, "raw"), mean, atol=1e-6)
+    np.testing.assert_allclose(read_inside(model, inside, "state"), features, atol=1e-5)
+
+
+def test_without_a_norm_both_are_the_same(task):
+    options = {"norm": "none", "update": "replace"}
+    model = build(task, Allocation("conv_lstm", True, 1, 1, 3, options=options))
+    inside, carry, _ = one_step(model, task)
+    for what in ("state", "raw"):
+        read = read_inside(model, inside, what)
+        np.testing.assert_array_equal(read, carry.state[0])
 
 
 def test_counts_against_a_plain_loop():
@@ -197,15 +210,15 @@ def test_what_cannot_be_probed(task, model):
         return task.probe(state, request, label="it")
 
     with pytest.raises(ConfigError, match="no level 3, only 1 to 2"):
-        ask(level=3)
+        ask(read="3")
     glu = build(task, Allocation("conv_glu", True, 1, 1, 4))
     with pytest.raises(ConfigError, match="keeps no memory to read"):
-        ask(glu, level=1)
+        ask(glu, read="1")
     trimmed = Allocation(
         "conv_lstm", False, 1, 1, 4, options=(("nonrecurrent_form", "trimmed"),)
     )
     with pytest.raises(ConfigError, match="keeps no memory to read"):
-        ask(build(task, trimmed), level=1)
+        ask(build(task, trimmed), read="1")
     with pytest.raises(UnknownNameError, match="did you mean 'agent'"):
         ask(target="agnt")
     with pytest.raises(DataError, match="no 'hard' split"):
@@ -238,5 +251,5 @@ def test_batches_and_episodes_follow_the_size(task, model):
     assert default_episodes((5, 5)) == 1500
     assert default_episodes((10, 10)) == default_episodes((20, 20)) == 3000
     rules = task._evaluation
-    assert batch_size(model, rules, None, 1000) == 128
-    assert batch_size(model, rules, None, 3) == 3
+    assert batch_size(model, rules, "state", 1000) == 128
+    assert batch_size(model, rules, "state", 3) == 3

@@ -1,4 +1,4 @@
-"""The task: rollouts, the carry and its resets, training, data."""
+"""The task: rollouts, the carry and its resets, training."""
 
 import itertools
 
@@ -11,7 +11,6 @@ import pytest
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
 from allocsearch.config import TrainingConfig, parse
-from allocsearch.errors import ConfigError, DataError
 from allocsearch.model import Model
 from allocsearch.scaling import Optimizer
 from allocsearch.tasks.protocol import build_model
@@ -24,24 +23,6 @@ from allocsearch.trial import Candidate, describe_candidate, evaluate_checkpoint
 RECURRENT = Allocation("conv_lstm", True, 1, 2, 4)
 FEEDFORWARD = Allocation("conv_lstm", False, 1, 2, 4)
 TRAINING = TrainingConfig(horizon=4000, learning_rate=3e-3)
-SMALL = {
-    "levels": {
-        "interior": [4, 4],
-        "n_boxes": 1,
-        "n_train": 40,
-        "n_valid": 8,
-        "n_test": 8,
-    },
-    "environment": {
-        "keep_border": False,
-        "step_limit": [3, 6],
-        "evaluation_step_limit": 10,
-    },
-    "n_envs": 6,
-    "unroll": 12,
-    "n_minibatches": 2,
-    "unrolls_per_chunk": 2,
-}
 
 
 class Counting(Sokoban):
@@ -55,8 +36,8 @@ class Counting(Sokoban):
 
 
 @pytest.fixture(scope="module")
-def task() -> Counting:
-    return Counting(parse(SokobanConfig, SMALL))
+def task(small) -> Counting:
+    return Counting(parse(SokobanConfig, small))
 
 
 @pytest.fixture(scope="module", params=[RECURRENT, FEEDFORWARD], ids=lambda a: a.arm)
@@ -256,9 +237,9 @@ def test_gradients_of_both_networks_are_finite_and_reach_every_part(task, alloca
         assert any(np.any(x != 0) for x in leaves(part))
 
 
-def test_head_penalty_is_the_sum_of_squares_of_its_matrices(task, model, acted):
+def test_head_penalty_is_the_sum_of_squares_of_its_matrices(small, task, model, acted):
     _, _, experience = acted
-    fields = {**SMALL, "loss": {"head_penalty": 0.25}}
+    fields = {**small, "loss": {"head_penalty": 0.25}}
     penalised = Sokoban(parse(SokobanConfig, fields))
     loss = eqx.filter_jit(lambda t, m, e: t._loss(m, e)[0])
     more = loss(penalised, model, experience) - loss(task, model, experience)
@@ -266,99 +247,6 @@ def test_head_penalty_is_the_sum_of_squares_of_its_matrices(task, model, acted):
     matrices = (head.queries, head.readout.out)
     expected = 0.25 * sum(np.sum(np.asarray(x) ** 2) for x in matrices)
     np.testing.assert_allclose(more, expected, rtol=1e-3)
-
-
-@pytest.mark.parametrize("head", ["pool", "flatten"])
-def test_heads_start_nearly_uniform(head):
-    config = {**SMALL, "network": {"head": head, "head_hidden": 8}}
-    task = Sokoban(parse(SokobanConfig, config))
-    model = build(task, RECURRENT)
-    features = jax.random.normal(jax.random.key(1), (*task.positions, 4))
-    outputs = model.head(features)
-    assert outputs.logits.shape == (4,)
-    assert outputs.value.shape == ()
-    assert np.ptp(np.asarray(outputs.logits)) < 1.0
-
-
-def test_off_the_board_looks_like_wall(task):
-    encoder = task.encoder(4, key=jax.random.key(0))
-    bordered = Sokoban(
-        parse(SokobanConfig, {**SMALL, "environment": {"keep_border": True}})
-    )
-    inner, outer = task.environment, bordered.environment
-    state = inner.reset(task.levels("valid"), 3, key=jax.random.key(0))
-    state_bordered = outer.reset(bordered.levels("valid"), 3, key=jax.random.key(0))
-    seen = encoder(inner.observe(state))
-    seen_bordered = encoder(outer.observe(state_bordered))
-    np.testing.assert_allclose(seen, seen_bordered[1:-1, 1:-1], rtol=1e-4, atol=1e-5)
-
-
-def test_the_encoder_has_unit_scale(task):
-    encoder = task.encoder(64, key=jax.random.key(0))
-    state = task.environment.reset(task.levels("valid"), 0, key=jax.random.key(0))
-    z = encoder(task.environment.observe(state))
-    assert 0.5 < float(jnp.sqrt(jnp.mean(z**2))) < 2.0
-
-
-def test_manifest_names_every_split(task):
-    manifest = task.manifest()
-    assert list(manifest) == ["train", "valid", "test"]
-    assert [entry["n_levels"] for entry in manifest.values()] == [40, 8, 8]
-    assert len({entry["sha256"] for entry in manifest.values()}) == 3
-
-
-@pytest.mark.real_data
-def test_boxoban_directories(boxoban):
-    config = {
-        "data": str(boxoban / "unfiltered"),
-        "levels": {"n_train": 1500, "n_valid": 20, "n_test": 30},
-        "environment": {"keep_border": False},
-    }
-    task = Sokoban(parse(SokobanConfig, config))
-    assert task.positions == (8, 8)
-    manifest = task.manifest()
-    assert [entry["n_levels"] for entry in manifest.values()] == [1500, 20, 30]
-    assert manifest["valid"]["n_boxes"] == [4]
-    assert "valid" in manifest["valid"]["source"]
-    bordered = {**config, "environment": {}}
-    assert Sokoban(parse(SokobanConfig, bordered)).positions == (10, 10)
-
-
-@pytest.mark.real_data
-def test_a_missing_test_split_is_an_error_only_when_asked_for(boxoban):
-    config = {"data": str(boxoban / "medium"), "levels": {"n_train": 10, "n_valid": 10}}
-    task = Sokoban(parse(SokobanConfig, config))
-    assert list(task.manifest()) == ["train", "valid"]
-    with pytest.raises(DataError, match="no 'test' split"):
-        task.baseline("test")
-
-
-def test_a_missing_directory_is_one_sentence(tmp_path):
-    with pytest.raises(DataError, match="no such file or directory"):
-        Sokoban(parse(SokobanConfig, {"data": str(tmp_path / "nowhere")}))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"n_envs": 10, "n_minibatches": 3}, "multiple of n_minibatches"),
-        ({"environment": {"step_limit": [60, 30]}}, "step_limit"),
-        ({"network": {"encoder_kernel": 0}}, "encoder_kernel"),
-        ({"levels": {"n_boxs": 1}}, "did you mean 'n_boxes'"),
-    ],
-)
-def test_wrong_fields_are_refused(wrong, message):
-    with pytest.raises(ConfigError, match=message):
-        Sokoban(parse(SokobanConfig, wrong))
-
-
-def test_named_budgets_configure_the_task():
-    for name, budget in Sokoban.budgets.items():
-        config = parse(SokobanConfig, budget.task)
-        assert budget.training["horizon"] > 0, name
-        side = 5 if name == "tiny" else 10
-        border = 2 * config.environment.keep_border
-        assert config.levels.interior[0] + border == side
 
 
 def test_loss_is_the_same_for_scan_and_all_at_once(task):
@@ -405,7 +293,7 @@ def test_half_precision_trains_the_same_parameters(task, allocation):
         assert not same(getattr(before, part), getattr(moved, part))
 
 
-def test_a_checkpoint_is_scored_on_levels_of_another_size(task, tmp_path):
+def test_a_checkpoint_is_scored_on_levels_of_another_size(small, task, tmp_path):
     """With no training data beside them; the same network as on its own levels."""
     candidate = Candidate(RECURRENT, TRAINING, (3,))
     state, _ = task.train(task.init(RECURRENT, TRAINING, (3,)), 1)
@@ -416,7 +304,7 @@ def test_a_checkpoint_is_scored_on_levels_of_another_size(task, tmp_path):
     )
     levels = tmp_path / "levels.xsb"
     levels.write_text("#######\n#@ $ .#\n#  $ .#\n#######\n")
-    fields = {**SMALL, "data": str(levels)}
+    fields = {**small, "data": str(levels)}
     (scores,) = evaluate_checkpoint(
         tmp_path / "kept", Sokoban(parse(SokobanConfig, fields)), "test"
     )
