@@ -104,9 +104,14 @@ def _describe(data: Any) -> str:
     parts = [
         f"{words(name.removeprefix('n_'))} {plain(str(value))}"
         for name, value in data.items()
-        if "sha" not in name
+        if "sha" not in name and not _is_nested(value)
     ]
     return ", ".join(parts)
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether a value of a manifest is too long to be read in a line."""
+    return isinstance(value, list) and all(isinstance(x, Mapping) for x in value)
 
 
 def save_figures(study: Study) -> list[Path]:

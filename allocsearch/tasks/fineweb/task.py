@@ -21,7 +21,7 @@ from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer
 from allocsearch.tasks.fineweb.budgets import BUDGETS
 from allocsearch.tasks.fineweb.config import FineWebConfig
-from allocsearch.tasks.fineweb.corpus import load_corpora
+from allocsearch.tasks.fineweb.corpus import Corpus, load_corpora
 from allocsearch.tasks.fineweb.devices import replicate, slot_mesh, spread
 from allocsearch.tasks.fineweb.evaluation import (
     HeldOut,
@@ -80,7 +80,7 @@ class FineWeb(TrainedTask):
             self._open()
 
     @cached_property
-    def corpora(self) -> Mapping[str, Any]:
+    def corpora(self) -> Mapping[str, Corpus]:
         """Tokens of "train", "valid" and "test"."""
         config = self.config
         n_valid, n_test = config.evaluation.n_valid, config.evaluation.n_test
@@ -219,7 +219,7 @@ class FineWeb(TrainedTask):
 
     def manifest(self) -> dict[str, Any]:
         """See `Task.manifest`."""
-        return {name: corpus.describe() for name, corpus in self.corpora.items()}
+        return {name: _about(corpus) for name, corpus in self.corpora.items()}
 
     @classmethod
     def inspect_data(cls, path: Path) -> DataReport:
@@ -286,3 +286,16 @@ class FineWeb(TrainedTask):
         text = json.dumps(about, sort_keys=True)
         digest = hashlib.sha256(text.encode()).digest()
         return np.frombuffer(digest[:8], np.uint32)
+
+
+def _about(corpus: Corpus) -> dict[str, Any]:
+    """A corpus as the manifest of a study has it: what is read first, then the rest."""
+    about = corpus.describe()
+    tokenizer = about.pop("tokenizer")
+    return {
+        "source": about.pop("source"),
+        "n_tokens": about.pop("n_tokens"),
+        "tokenizer": tokenizer["name"],
+        "tokenizer_sha256": tokenizer["sha256"],
+        **about,
+    }
