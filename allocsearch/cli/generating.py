@@ -3,9 +3,9 @@
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from allocsearch import checkpoint
+from allocsearch.checkpoint import Place
 from allocsearch.cli.flags import Flags
 from allocsearch.cli.printing import show_json, stdout
 from allocsearch.cli.scoring import task_fields
@@ -15,7 +15,7 @@ from allocsearch.trial import candidate_from, load_networks
 
 
 def print_text(
-    path: Path,
+    path: Place,
     request: Prompt,
     flags: Flags,
     settings: Sequence[str],
@@ -24,7 +24,7 @@ def print_text(
     """Print the prompt and what the first network of a checkpoint adds to it.
 
     Args:
-        path: the checkpoint's folder.
+        path: the checkpoint's folder or URL.
         request: the prompt, and how to go on.
         flags: whose data override those that the checkpoint was trained on.
         settings: ``task.field=value``, likewise.

@@ -55,7 +55,7 @@ def observe(request: Request) -> Observed:
 
 
 def _values(trial: "FrozenTrial") -> list[float]:
-    """What a trial reached, at its last rung where it was pruned; empty if it failed."""
+    """What a trial reached, at its last rung if it was pruned; empty if it failed."""
     from optuna.trial import TrialState
 
     if trial.state == TrialState.PRUNED and trial.intermediate_values:
