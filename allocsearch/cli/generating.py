@@ -4,14 +4,13 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from allocsearch import checkpoint
 from allocsearch.checkpoint import Place
 from allocsearch.cli.flags import Flags
-from allocsearch.cli.printing import show_json, stdout
+from allocsearch.cli.printing import note, show_json, stdout
 from allocsearch.cli.scoring import task_fields
 from allocsearch.tasks.protocol import Prompt
 from allocsearch.tasks.resolve import build_task
-from allocsearch.trial import candidate_from, load_networks
+from allocsearch.trial import describe_checkpoint, load_networks
 
 
 def print_text(
@@ -33,8 +32,7 @@ def print_text(
     Raises:
         ConfigError: the checkpoint's task generates nothing.
     """
-    metadata = checkpoint.read_manifest(path)["metadata"]
-    candidate = candidate_from(metadata["candidate"])
+    candidate, _ = describe_checkpoint(path, note)
     fields = task_fields(candidate.task, flags, settings)
     task, config = build_task(fields.pop("name"), fields)
     made = task.generate(load_networks(path, task, most=1), request)
