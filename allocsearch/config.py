@@ -165,6 +165,23 @@ class OutputConfig(Section):
     """Least time between checkpoints of a trial in training."""
 
 
+class ExecutionConfig(Section):
+    """Where trials are trained; it is no part of what a study is, so it may change."""
+
+    executor: Literal["inline", "local", "ray"] = "inline"
+    """`inline` in this process, `local` in worker processes, `ray` on a Ray cluster."""
+    n_workers: Count = 1
+    """Trials at a time, for `local` and `ray`."""
+    cpus_per_trial: Annotated[float, Field(gt=0)] | None = None
+    """Cores of a trial; an equal share of this machine's if unset, on Ray 1."""
+    gpus_per_trial: Annotated[float, Field(ge=0)] | None = None
+    """GPUs of a trial; if unset one each where there are any, on Ray none."""
+    address: str | None = None
+    """Ray cluster: `auto`, HOST:PORT, or one started here if unset."""
+    lease_seconds: Annotated[float, Field(ge=1)] = 60.0
+    """How long a silent worker keeps its trials from the others, in a shared study."""
+
+
 class StudyConfig(Section):
     """A whole study."""
 
@@ -188,6 +205,7 @@ class StudyConfig(Section):
     search: SearchConfig = SearchConfig()
     training: TrainingConfig = TrainingConfig()
     output: OutputConfig = OutputConfig()
+    execution: ExecutionConfig = ExecutionConfig()
 
     @field_validator("budgets", "arms")
     @classmethod

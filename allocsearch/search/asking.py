@@ -16,7 +16,7 @@ from allocsearch.search.optuna_space import (
     suggest,
 )
 from allocsearch.search.points import Row
-from allocsearch.search.records import Proposal, SpaceExhausted
+from allocsearch.search.records import EnoughTrials, Proposal, SpaceExhausted
 from allocsearch.search.samplers import Request, make_sampler
 from allocsearch.search.seeds import derive_seed
 from allocsearch.search.snapshot import Snapshot
@@ -50,15 +50,22 @@ class Asker:
         self._free = free_distributions(identity.points)
         self._finished: Taken = {}
 
-    def next(self) -> Proposal:
+    def next(self, most: int | None = None) -> Proposal:
         """The next proposal; refused trials on the way are failed.
+
+        Args:
+            most: how many trials there may be, those of other processes included.
 
         Raises:
             SpaceExhausted: there is nothing left to propose.
+            EnoughTrials: there are `most` trials.
         """
         proposal = None
         while proposal is None:
             trials = self._study.get_trials(deepcopy=False)
+            # Exact, as a proposal is thrown away if anything came after this look.
+            if most is not None and _n_begun(trials) >= most:
+                raise EnoughTrials(f"study {self._name!r} has its {most} trials.")
             taken = self._taken_by(trials)
             waiting = [t.number for t in trials if t.state == TrialState.WAITING]
             if waiting:
@@ -185,3 +192,9 @@ class Asker:
 
     def _id(self, number: int) -> int:
         return self._rdb.get_trial_id_from_study_id_trial_number(self._study_id, number)
+
+
+def _n_begun(trials: Sequence[FrozenTrial]) -> int:
+    return sum(
+        t.state != TrialState.WAITING and REFUSED not in t.user_attrs for t in trials
+    )

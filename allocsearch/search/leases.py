@@ -15,7 +15,7 @@ from optuna.storages import RDBStorage
 
 from allocsearch.errors import StudyError
 from allocsearch.search.riding import ride_out
-from allocsearch.search.storage import describe, open_storage, database_errors
+from allocsearch.search.storage import database_errors, describe, open_storage
 
 _NOW = {
     "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",

@@ -16,7 +16,8 @@ from allocsearch.search.identity import Identity
 from allocsearch.search.opening import begin, identity_of, missing, names
 from allocsearch.search.optuna_space import params_of
 from allocsearch.search.points import Points
-from allocsearch.search.records import Proposal, TrialRecord
+from allocsearch.search.records import LateResult, Proposal, TrialRecord
+from allocsearch.search.riding import ride_out
 from allocsearch.search.samplers import make_sampler
 from allocsearch.search.storage import describe, open_storage, storage_errors
 from allocsearch.search.trial_records import FAIL_REASON, to_record
@@ -122,20 +123,42 @@ class SearchStudy:
         self._rdb.remove_session()
         self._rdb.engine.dispose()
 
-    def ask(self) -> Proposal:
+    @ride_out
+    def ask(self, most: int | None = None) -> Proposal:
         """The next point to try, stored as running.
 
         A proposal that somebody put into the database is taken up first, and refused
         if it is outside the space or was proposed before: its trial fails with a
         reason and the next one is tried.
 
+        Args:
+            most: how many trials the study may have, those of other processes
+                included; any number if left out.
+
         Raises:
             SpaceExhausted: all points, or all that suit the sampler, were proposed.
+            EnoughTrials: there are `most` trials.
             StudyError: the database cannot be used.
         """
         with storage_errors(self._label):
-            return self._asker.next()
+            return self._asker.next(most)
 
+    @ride_out
+    def adopt(self, number: int) -> Proposal | None:
+        """A trial that a process left running, to be tried under its own number.
+
+        Returns:
+            None where it runs no more, or was edited out of the space and so failed.
+
+        Raises:
+            StudyError: the database cannot be used.
+        """
+        with storage_errors(self._label):
+            if self._rdb.get_trial(self._trial_id(number)).state != TrialState.RUNNING:
+                return None
+            return self._asker.adopt(number)
+
+    @ride_out
     def running(self) -> list[Proposal]:
         """The trials that were proposed and not told, by number.
 
@@ -172,6 +195,7 @@ class SearchStudy:
         with storage_errors(self._label):
             self._study.enqueue_trial(params_of(self.points, row))
 
+    @ride_out
     def record(self, number: int, key: str, json_value: Any) -> None:
         """Store something with a running trial.
 
@@ -181,11 +205,12 @@ class SearchStudy:
             json_value: anything that `json.dumps` takes.
 
         Raises:
-            StudyError: there is no such trial, or it is finished.
+            StudyError: there is no such trial, or (LateResult) it is finished.
         """
         with storage_errors(self._label):
             self._annotate(self._running_id(number), {key: json_value})
 
+    @ride_out
     def tell(
         self,
         number: int,
@@ -221,6 +246,7 @@ class SearchStudy:
             self._finish(number, attributes or {}, TrialState.COMPLETE, numbers)
         return "complete"
 
+    @ride_out
     def fail(
         self, number: int, reason: str, attributes: Mapping[str, Any] | None = None
     ) -> None:
@@ -235,12 +261,13 @@ class SearchStudy:
             attributes: stored with the trial before it is finished.
 
         Raises:
-            StudyError: there is no such trial, or it is finished.
+            StudyError: there is no such trial, or (LateResult) it is finished.
         """
         with storage_errors(self._label):
             noted = {**(attributes or {}), FAIL_REASON: reason}
             self._finish(number, noted, TrialState.FAIL)
 
+    @ride_out
     def records(self) -> list[TrialRecord]:
         """Every trial that was begun, by number, in one read."""
         with storage_errors(self._label):
@@ -272,8 +299,8 @@ class SearchStudy:
             raise self._late(number, state.name.lower())
         return trial_id
 
-    def _late(self, number: int, state: str) -> StudyError:
-        return StudyError(
+    def _late(self, number: int, state: str) -> LateResult:
+        return LateResult(
             f"trial {number} of study {self.name!r} is not running but {state}; what "
             "comes late for it is not taken."
         )
