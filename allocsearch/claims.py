@@ -7,6 +7,7 @@ renews for as long as the process lives and the database answers.
 
 import hashlib
 import os
+import secrets
 import socket
 import threading
 import time
@@ -228,15 +229,16 @@ class Shared:
 
 
 def this_worker() -> str:
-    """A name that no other process has: ``"host:pid:birth"``."""
+    """A name that nobody has yet: ``"host:pid:machine-birth-token"``."""
     pid = os.getpid()
-    return f"{socket.gethostname()}:{pid}:{_machine()}-{_birth(pid)}"
+    identity = f"{_machine()}-{_birth(pid)}-{secrets.token_hex(4)}"
+    return f"{socket.gethostname()}:{pid}:{identity}"
 
 
 def is_dead(worker: str) -> bool:
     """Whether a worker ran on this machine and is no more. False where unknown."""
     host, pid, identity = [*worker.rsplit(":", 2), "", ""][:3]
-    machine, _, birth = identity.partition("-")
+    machine, birth = [*identity.split("-"), ""][:2]
     if host != socket.gethostname() or machine != _machine() or not birth:
         return False
     return _birth(int(pid)) != birth

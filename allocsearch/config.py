@@ -8,7 +8,7 @@ written here.
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import (
@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from allocsearch.allocation import ARMS, DEFAULT_AGGREGATION, Scalar
@@ -180,6 +181,15 @@ class ExecutionConfig(Section):
     """Ray cluster: `auto`, HOST:PORT, or one started here if unset."""
     lease_seconds: Annotated[float, Field(ge=1)] = 60.0
     """How long a silent worker keeps its trials from the others, in a shared study."""
+
+    @model_validator(mode="after")
+    def _inline_is_alone(self) -> Self:
+        if self.executor == "inline" and self.n_workers > 1:
+            raise ValueError(
+                f"the inline executor trains one trial at a time, not {self.n_workers}:"
+                " give `--executor local`"
+            )
+        return self
 
 
 class StudyConfig(Section):

@@ -16,7 +16,7 @@ import yaml
 
 from allocsearch.analysis.best import best_by_arm
 from allocsearch.analysis.pareto import pareto_front
-from allocsearch.config import StudyConfig, load_config, parse
+from allocsearch.config import StudyConfig, load_config, merge, parse
 from allocsearch.errors import AllocsearchError, StudyError, unknown_name
 from allocsearch.folder import read_json, write_json, write_text
 from allocsearch.manifest import describe_environment, first_difference
@@ -173,10 +173,14 @@ def prepare(config: Study | StudyConfig | Mapping[str, Any] | str | Path) -> Stu
     fresh = _manifest(study)
     path = study.directory / "study.json"
     if path.exists():
-        _refuse_change(study, read_json(path), fresh)
-        if study.config.search.n_trials is not None:
-            renewed = {name: fresh[name] for name in ("config", "n_trials")}
-            write_json(path, {**read_json(path), **renewed})
+        stored = read_json(path)
+        _refuse_change(study, stored, fresh)
+        n_trials = study.config.search.n_trials
+        if n_trials is not None and stored["n_trials"] != fresh["n_trials"]:
+            # Nothing else: where and how this process runs is its own affair.
+            config = merge(stored["config"], {"search": {"n_trials": n_trials}})
+            renewed = {"config": config, "n_trials": fresh["n_trials"]}
+            write_json(path, {**stored, **renewed})
     else:
         write_text(study.directory / "config.yaml", yaml.safe_dump(fresh["config"]))
         write_json(path, fresh)

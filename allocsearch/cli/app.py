@@ -23,13 +23,14 @@ from allocsearch.cli.commands.status import status
 from allocsearch.cli.commands.train import train
 from allocsearch.cli.commands.trials import trials
 from allocsearch.cli.commands.watch import watch
+from allocsearch.cli.commands.worker import worker
 from allocsearch.version import __version__
 
 # Typer carries its own copy of Click, older versions use the installed one.
 ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Search": (run, resume, train),
+    "Search": (run, resume, worker, train),
     "Look": (status, trials, show, pareto, evaluate, watch),
     "Prepare": (data, space, show_config, plugins, doctor),
 }

@@ -55,6 +55,11 @@ class Lease:
     worker: str
     epoch: int
 
+    @property
+    def host_and_pid(self) -> str:
+        """The worker as people know it: ``"host:pid"``."""
+        return ":".join(self.worker.split(":")[:2])
+
 
 @dataclass(frozen=True)
 class Holding:
@@ -89,13 +94,22 @@ class Leases:
         self._now = sa.literal_column(_NOW[rdb.engine.dialect.name], sa.Double)
 
     @classmethod
+    def load(cls, storage: str) -> "Leases":
+        """The leases of a database that is there, to look at. Writes nothing.
+
+        Raises:
+            StudyError: the database cannot be used.
+        """
+        return cls(storage, open_storage(storage, create=False))
+
+    @classmethod
     def open(cls, storage: str) -> "Leases":
         """The leases of a database that is there; their table is made if missing.
 
         Raises:
             StudyError: the database cannot be used.
         """
-        leases = cls(storage, open_storage(storage, create=False))
+        leases = cls.load(storage)
         leases._make_table()
         return leases
 

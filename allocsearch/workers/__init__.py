@@ -4,7 +4,6 @@ import importlib
 from typing import Any
 
 from allocsearch.config import ExecutionConfig
-from allocsearch.errors import ConfigError
 from allocsearch.study import Study
 from allocsearch.workers.base import Executor, Listener
 
@@ -26,11 +25,6 @@ def make_executor(
         StudyError: the cluster cannot be reached.
     """
     execution = execution or study.config.execution
-    if execution.executor == "inline" and execution.n_workers > 1:
-        raise ConfigError(
-            f"execution.n_workers is {execution.n_workers}, but the inline executor "
-            "trains one trial at a time: give `--executor local`"
-        )
     # Each on its own, as Ray takes seconds to import.
     module = importlib.import_module(f"allocsearch.workers.{execution.executor}")
     kind: Any = getattr(module, _HOME[execution.executor])

@@ -2,9 +2,14 @@
 
 import importlib.util
 import itertools
+import os
+import sys
 from pathlib import Path
 
 import pytest
+
+from allocsearch import registry
+from allocsearch.config import merge
 
 
 def _load(name):
@@ -35,3 +40,49 @@ _NUMBERS = itertools.count()
 def database(server):
     """The URL of an empty PostgreSQL database."""
     return server.database(f"db{next(_NUMBERS)}")
+
+
+SITE = Path(__file__).with_name("site")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sleepy():
+    """The task `sleepy` is installed, for this process and for those it starts."""
+    sys.path.append(str(SITE))
+    registry._installed.cache_clear()
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [before, str(SITE)] if before else [SITE]
+    )
+    yield
+    sys.path.remove(str(SITE))
+    registry._installed.cache_clear()
+    os.environ["PYTHONPATH"] = before or ""
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A study of eight trials of four chunks."""
+
+    def make(**changes):
+        base = {
+            "name": "s",
+            "task": {"name": "sleepy"},
+            "budgets": "b",
+            # Small networks, as each is traced before it trains.
+            "space": {"depths": [1], "n_experts": [1, 2]},
+            "search": {"learning_rates": [i / 1000 for i in range(1, 13)]},
+            "output": {"directory": str(tmp_path), "checkpoint_seconds": 0},
+        }
+        return merge(base, changes)
+
+    return make
+
+
+@pytest.fixture
+def told():
+    """What a study found, without times."""
+    return lambda study: [
+        (t.arm, t.number, t.state, t.allocation, t.settings, t.seeds, t.reason)
+        for t in study.trials()
+    ]

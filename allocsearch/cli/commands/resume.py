@@ -3,11 +3,17 @@
 import typer
 
 from allocsearch.cli import options
+from allocsearch.cli.flags import Flags, change
 
 
 def resume(
     name: options.StudyName,
     n_trials: options.NTrials = None,
+    executor: options.Executor = None,
+    workers: options.Workers = None,
+    gpus_per_trial: options.GpusPerTrial = None,
+    address: options.Address = None,
+    storage: options.Storage = None,
     directory: options.Directory = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -21,11 +27,16 @@ def resume(
         allocsearch resume sokoban-tiny --n-trials 80
     """
     from allocsearch.cli.studying import search
-    from allocsearch.config import StudyConfig, merge, parse
     from allocsearch.study import load_study
 
-    config = load_study(name, directory or options.DEFAULT_DIRECTORY).config
-    if n_trials is not None:
-        more = {"search": {"n_trials": n_trials}}
-        config = parse(StudyConfig, merge(config.given(), more))
+    flags = Flags(
+        n_trials=n_trials,
+        executor=executor,
+        workers=workers,
+        gpus_per_trial=gpus_per_trial,
+        address=address,
+        storage=storage,
+    )
+    study = load_study(name, directory or options.DEFAULT_DIRECTORY)
+    config = change(study.config, flags)
     raise typer.Exit(search(config, yes=True, as_json=as_json, quiet=quiet))
