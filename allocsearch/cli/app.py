@@ -12,6 +12,7 @@ from allocsearch.cli import exits
 from allocsearch.cli.commands.data import data
 from allocsearch.cli.commands.doctor import doctor
 from allocsearch.cli.commands.evaluate import evaluate
+from allocsearch.cli.commands.launch import launch
 from allocsearch.cli.commands.pareto import pareto
 from allocsearch.cli.commands.plugins import plugins
 from allocsearch.cli.commands.resume import resume
@@ -30,7 +31,7 @@ from allocsearch.version import __version__
 ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Search": (run, resume, worker, train),
+    "Search": (run, resume, worker, launch, train),
     "Look": (status, trials, show, pareto, evaluate, watch),
     "Prepare": (data, space, show_config, plugins, doctor),
 }

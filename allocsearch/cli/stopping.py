@@ -1,8 +1,8 @@
-"""Signals: the first asks for a checkpoint, the second ends at once.
+"""Signals: the first asks for a checkpoint, a second Ctrl-C ends at once.
 
-SIGINT is Ctrl-C. SIGTERM, SIGUSR1 and SIGUSR2 come from schedulers that will not wait:
-where there is no checkpoint within `GRACE_SECONDS`, as during a long compilation, the
-process lets go of its trials without one.
+SIGTERM, SIGUSR1 and SIGUSR2 come from schedulers, which may repeat them and will not
+wait: where there is no checkpoint within `GRACE_SECONDS`, as during a long compilation,
+the process lets go of its trials without one.
 """
 
 import os
@@ -27,7 +27,7 @@ class Stopper:
 
     Python runs signal handlers between bytecodes only, which may be minutes away
     while XLA compiles. So the interpreter writes each signal to a socket at once, and
-    a thread reads it: it says so without delay, and a second signal always ends.
+    a thread reads it: it says so without delay, and a second Ctrl-C always ends.
 
     Attributes:
         received: the first signal's number; None before.
@@ -92,15 +92,18 @@ class Stopper:
                     return
                 if byte[0] in SIGNALS:
                     self._hear(byte[0])
-                    if byte[0] in URGENT:
-                        deadline = time.monotonic() + GRACE_SECONDS
+                if byte[0] in URGENT and deadline is None:
+                    deadline = time.monotonic() + GRACE_SECONDS
 
     def _hear(self, number: int) -> None:
         if self.received is not None:
-            _end(number)
+            if number == signal.SIGINT:
+                _end(number)
+            return
         self.received = number
         name = signal.Signals(number).name
-        self._say(f"{name}: stopping at the next checkpoint; once more stops at once")
+        more = "once more stops" if number == signal.SIGINT else "Ctrl-C stops"
+        self._say(f"{name}: stopping at the next checkpoint; {more} at once")
 
     def _give_up(self) -> None:
         self._say(

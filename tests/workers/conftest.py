@@ -42,6 +42,35 @@ def database(server):
     return server.database(f"db{next(_NUMBERS)}")
 
 
+@pytest.fixture
+def shared(config, database, tmp_path):
+    """A study in PostgreSQL whose chunks take a moment and are logged."""
+
+    def make(**changes):
+        base = config(
+            task={"chunk_seconds": 0.05, "log": str(tmp_path / "log")},
+            output={"storage": database},
+            execution={"lease_seconds": 2},
+        )
+        return merge(base, changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def slurm():
+    """A Slurm of one node; skips with the reason where there can be none."""
+    slurm = _load("slurm")
+    if (reason := slurm.find_programs()) is not None:
+        pytest.skip(reason)
+    cluster = slurm.Slurm()
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.remove()
+
+
 SITE = Path(__file__).with_name("site")
 
 

@@ -1,4 +1,4 @@
-"""Many drivers on one study, in a real PostgreSQL: what dies, or is late, or cut off."""
+"""Many drivers on one study, in a real PostgreSQL, and what may happen to them."""
 
 import json
 import os
@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from allocsearch.claims import Shared, is_dead, this_worker
-from allocsearch.config import merge
 from allocsearch.driver import Observer, run
 from allocsearch.search import SearchStudy
 from allocsearch.study import load_study, prepare
@@ -25,21 +24,6 @@ from allocsearch.cli import main
 sys.argv = ["allocsearch", "worker", *sys.argv[1:]]
 main()
 """
-
-
-@pytest.fixture
-def shared(config, database, tmp_path):
-    """A study in PostgreSQL whose chunks take a moment, and the log of its chunks."""
-
-    def make(**changes):
-        base = config(
-            task={"chunk_seconds": 0.05, "log": str(tmp_path / "log")},
-            output={"storage": database},
-            execution={"lease_seconds": 2},
-        )
-        return merge(base, changes)
-
-    return make
 
 
 @pytest.fixture
