@@ -118,9 +118,9 @@ class Shared:
         Args:
             storage: an SQLAlchemy URL.
             seconds: how long a lease lasts without being renewed.
-            tell: told to "hold" a trial while the database is out of reach and others
-                may have taken it, to "go_on" when it is known to be ours, to "drop"
-                it when it is not.
+            tell: told to "go_on" with a trial whenever it is known to be ours, to
+                "hold" it while the database is out of reach and others may have taken
+                it, to "drop" it when they have.
         """
         self.worker = this_worker()
         self._leases = Leases.open(storage)
@@ -223,9 +223,8 @@ class Shared:
             self._tell(key, "drop")
             return
         held.sure_until = asked + self._seconds
-        if held.on_hold:
-            held.on_hold = False
-            self._tell(key, "go_on")
+        held.on_hold = False
+        self._tell(key, "go_on")
 
 
 def this_worker() -> str:

@@ -128,7 +128,7 @@ class _Runner:
                 self._train_all()
                 # Its processes may have what scoring needs, such as a GPU's memory.
                 self.executor.close()
-                if self.n_to_take > 0:
+                if self.n_to_take > 0 or self._is_complete():
                     self._score_finalists()
             except Interrupted:
                 self.observer.study_stopped(self.study)
@@ -198,10 +198,11 @@ class _Runner:
                 self.executor.submit(job)
 
     def _collect(self) -> None:
-        for ended in self.executor.wait(_POLL_SECONDS):
-            self._take(ended)
-            if ended.why == "stopped":
-                raise Interrupted
+        ended = self.executor.wait(_POLL_SECONDS)
+        for one in ended:
+            self._take(one)
+        if any(one.why == "stopped" for one in ended):
+            raise Interrupted
         if self.running and self.should_stop():
             raise Interrupted
 
@@ -328,6 +329,12 @@ class _Runner:
         else:
             search.tell(job.number, [result.score], stored)
         self.observer.trial_finished(result)
+
+    def _is_complete(self) -> bool:
+        return all(
+            _n_finished(self.searches[name]) >= cell.n_trials
+            for name, cell in self.cells.items()
+        )
 
     def _score_finalists(self) -> None:
         """Score the best trial of each cell on test data, once."""

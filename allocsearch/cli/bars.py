@@ -61,7 +61,8 @@ class Bars(Notes):
     ) -> None:
         """See `Observer.trial_progressed`."""
         objective = cell.setting.task.objectives[0].name
-        self._trials[cell.name, number].follow(progress, objective)
+        if (bar := self._trials.get((cell.name, number))) is not None:
+            bar.follow(progress, objective)
         self._fractions[cell.name, number] = progress.fraction
         self._move()
 

@@ -1,12 +1,15 @@
 """What every executor does, and what a job in training may be told."""
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from allocsearch.attempt import Job
 from allocsearch.results import TrialResult
+from allocsearch.search import is_shared
+from allocsearch.study import Study
 from allocsearch.trial import Dropped, Progress
 
 Word = Literal["stop", "hold", "go_on", "drop"]
@@ -86,10 +89,17 @@ class Executor(Protocol):
 class Control:
     """What a job has been told; asked by its training after every chunk."""
 
-    def __init__(self) -> None:
-        """Nothing was told yet."""
+    def __init__(self, valid_seconds: float | None = None) -> None:
+        """Nothing was told yet.
+
+        Args:
+            valid_seconds: wait as if on hold after so long without a "go_on"; so a
+                process that was frozen meanwhile, and knows of nothing, writes nothing.
+        """
         self._changed = threading.Condition()
         self._stop = self._hold = self._drop = False
+        self._valid_seconds = valid_seconds
+        self._valid_from = time.monotonic()
 
     def tell(self, word: Word) -> None:
         """Pass on a word, from any thread."""
@@ -98,6 +108,8 @@ class Control:
             self._drop |= word == "drop"
             if word in ("hold", "go_on"):
                 self._hold = word == "hold"
+            if word == "go_on":
+                self._valid_from = time.monotonic()
             self._changed.notify_all()
 
     def __call__(self) -> bool:
@@ -107,7 +119,20 @@ class Control:
             Dropped: the job is no longer wanted from here.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._drop or not self._hold)
+            self._changed.wait_for(lambda: self._drop or not self._in_doubt())
             if self._drop:
                 raise Dropped
             return self._stop
+
+    def _in_doubt(self) -> bool:
+        silent = time.monotonic() - self._valid_from
+        return self._hold or (
+            self._valid_seconds is not None and silent > self._valid_seconds
+        )
+
+
+def valid_seconds(study: Study) -> float | None:
+    """How long a job may train without being told that it is still this study's."""
+    if not is_shared(study.storage):
+        return None
+    return study.config.execution.lease_seconds

@@ -32,7 +32,7 @@ def _serve(description: dict[str, Any], lines: IO[str], out: IO[str]) -> None:
         out.write(json.dumps(message) + "\n")
         out.flush()
 
-    inbox = Inbox(lines)
+    inbox = Inbox(lines, description["valid_seconds"])
     threading.Thread(target=inbox.read, daemon=True).start()
     try:
         server = Server(description)

@@ -4,7 +4,7 @@ from allocsearch.attempt import Job, attempt
 from allocsearch.config import ExecutionConfig
 from allocsearch.study import Study
 from allocsearch.trial import Dropped, Interrupted
-from allocsearch.workers.base import Control, Ended, Listener, Word
+from allocsearch.workers.base import Control, Ended, Listener, Word, valid_seconds
 
 
 class Inline:
@@ -24,7 +24,7 @@ class Inline:
 
     def submit(self, job: Job) -> None:
         """See `Executor`. Training begins when its end is waited for."""
-        self._job, self._control = job, Control()
+        self._job, self._control = job, Control(valid_seconds(self._study))
 
     def wait(self, seconds: float) -> list[Ended]:
         """See `Executor`."""

@@ -35,14 +35,16 @@ class RemoteWorker:
         self._messages: SimpleQueue[Message] = SimpleQueue()
         self._control = Control()
         self._server: Server | None = None
+        values = json.loads(description)
+        self._valid_seconds = values["valid_seconds"]
         try:
-            self._server = Server(json.loads(description))
+            self._server = Server(values)
         except AllocsearchError as error:
             self._messages.put({"event": "error", "text": str(error)})
 
     def train(self, job: str) -> None:
         """Begin to train a job, given as JSON; what happens is a message."""
-        self._control = Control()
+        self._control = Control(self._valid_seconds)
         if self._server is not None:
             args = (Job(**json.loads(job)), self._control, self._messages.put)
             Thread(target=self._server.train, args=args, daemon=True).start()
@@ -228,7 +230,7 @@ class Ray:
             return [Ended(job, "finished", self._failed(place, job, text))]
         self._listener.note(
             f"{job.cell} #{job.number}: its process on the cluster was lost; it goes "
-            "on from its last checkpoint"
+            f"on from its last checkpoint (Ray: {text[:120]})"
         )
         time.sleep(0.5)
         self._start(place, job)

@@ -13,7 +13,7 @@ from allocsearch.config import StudyConfig, parse
 from allocsearch.errors import AllocsearchError
 from allocsearch.study import Study
 from allocsearch.trial import Dropped, Interrupted
-from allocsearch.workers.base import Control
+from allocsearch.workers.base import Control, valid_seconds
 
 Message = dict[str, Any]
 Send = Callable[[Message], None]
@@ -27,7 +27,11 @@ def describe_study(study: Study) -> Message:
     config = study.config.given()
     output = {k: v for k, v in config.get("output", {}).items() if k != "storage"}
     directory = str(study.directory.resolve())
-    return {"directory": directory, "config": {**config, "output": output}}
+    return {
+        "directory": directory,
+        "config": {**config, "output": output},
+        "valid_seconds": valid_seconds(study),
+    }
 
 
 class Server:
@@ -79,9 +83,9 @@ class Inbox:
         jobs: each with the control that later words about it go to.
     """
 
-    def __init__(self, lines: Iterable[str]):
-        """Lines of JSON, of which nothing is read yet."""
-        self._lines = lines
+    def __init__(self, lines: Iterable[str], valid_seconds: float | None):
+        """Lines of JSON, of which nothing is read yet; seconds as for `Control`."""
+        self._lines, self._valid_seconds = lines, valid_seconds
         self.jobs: SimpleQueue[tuple[Job, Control]] = SimpleQueue()
 
     def read(self) -> None:
@@ -90,7 +94,7 @@ class Inbox:
         for line in self._lines:
             message = json.loads(line)
             if "job" in message:
-                control = Control()
+                control = Control(self._valid_seconds)
                 self.jobs.put((Job(**message["job"]), control))
             else:
                 control.tell(message["tell"])

@@ -74,7 +74,7 @@ def slurm():
 SITE = Path(__file__).with_name("site")
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _sleepy():
     """The task `sleepy` is installed, for this process and for those it starts."""
     sys.path.append(str(SITE))

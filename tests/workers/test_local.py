@@ -13,6 +13,7 @@ import pytest
 from allocsearch import registry
 from allocsearch.driver import Observer, run
 from allocsearch.errors import ConfigError, StudyError
+from allocsearch.study import prepare
 from allocsearch.workers.devices import (
     environment_of,
     share_of_cores,
@@ -112,6 +113,19 @@ def test_what_cannot_start_says_why(config):
         run(config(execution={"n_workers": 2}))
     with pytest.raises(ConfigError, match="gpus_per_trial is 99, but there are"):
         run(config(name="t", execution={"executor": "local", "gpus_per_trial": 99}))
+
+
+def test_a_disk_that_cannot_be_written_ends_the_run_not_the_trial(config, told):
+    whole = run(config(name="whole", search={"n_trials": 2}))
+    local = config(execution={"executor": "local"}, search={"n_trials": 2})
+    study = prepare(local)
+    in_the_way = study.directory / "trials"
+    in_the_way.touch()
+    with pytest.raises(StudyError, match="cannot be written"):
+        run(local)
+    assert {t.state for t in study.trials()} == {"running"}
+    in_the_way.unlink()
+    assert told(run(local)) == told(whole)
 
 
 def test_workers_end_with_their_driver(config, tmp_path):

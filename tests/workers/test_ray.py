@@ -65,7 +65,8 @@ def test_a_lost_node_costs_no_trial(config, on_ray, cluster, told, tmp_path):
     seen = KillANode(cluster[0], cluster[1][0])
     study = run(on_ray(), observer=seen)
     assert seen.node is None
-    assert sum("was lost" in note for note in seen.notes) == 1
+    # More than once, where Ray tries the lost node before it knows.
+    assert any("was lost" in note for note in seen.notes), seen.notes
     assert told(study) == told(serial)
     rows = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
     assert len({row[0] for row in rows}) >= 3
