@@ -2,8 +2,8 @@
 
 Each job of the array runs one `allocsearch worker`. Slurm warns a job before its time
 limit (SIGUSR1) and before it is preempted (SIGTERM); the worker then writes a
-checkpoint and lets go of its trials. After a warning of the time limit the script has
-the job queued again; a preempted job Slurm queues again by itself.
+checkpoint and lets go of its trials, and the script has the job queued again. Slurm
+would do that itself for a preempted job only if it ran on until it is killed.
 """
 
 import shlex
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from allocsearch.errors import StudyError
 
-WARNED_OF_TIME_LIMIT = 138
-"""Exit code of a worker that SIGUSR1 stopped."""
+WARNED = (138, 143)
+"""Exit codes of a worker that SIGUSR1 or SIGTERM stopped."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,11 @@ def batch_script(name: str, directory: Path, job: SlurmJob) -> str:
         f"srun --ntasks=1 --cpus-per-task={job.cpus} \\",
         f"  {shlex.join(worker)}",
         "code=$?",
-        f"if [ $code -eq {WARNED_OF_TIME_LIMIT} ]; then",
-        '  exec scontrol requeue "$SLURM_JOB_ID"',
+        f"if {' || '.join(f'[ $code -eq {code} ]' for code in WARNED)}; then",
+        "  # A job that was cancelled, with SIGTERM as well, is not running any more.",
+        '  if [ "$(squeue -h -j "$SLURM_JOB_ID" -o %T)" = RUNNING ]; then',
+        '    exec scontrol requeue "$SLURM_JOB_ID"',
+        "  fi",
         "fi",
         "exit $code",
     ]
