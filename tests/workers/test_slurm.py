@@ -90,9 +90,8 @@ def test_launch_refuses_what_it_cannot_do(config, tmp_path):
     answer = launch(*where)
     assert answer.exit_code == 2
     assert "begin a study with --storage postgresql://" in answer.stderr
-    answer = CliRunner().invoke(
-        app, ["launch", "pbs", "s", "--directory", str(tmp_path)]
-    )
+    at = ["s", "--directory", str(tmp_path)]
+    answer = CliRunner().invoke(app, ["launch", "pbs", *at])
     assert answer.exit_code == 2
     assert "known: slurm" in answer.stderr
     answer = CliRunner().invoke(app, ["worker", *at])
