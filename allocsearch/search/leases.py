@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 from optuna.storages import RDBStorage
+from sqlalchemy import exc
 
 from allocsearch.errors import StudyError
 from allocsearch.search.riding import ride_out
@@ -163,7 +164,7 @@ class Leases:
                         )
                     )
                     return Lease(search, number, worker, 1)
-            except sa.exc.IntegrityError:  # another process inserted it just now
+            except exc.IntegrityError:  # another process inserted it just now
                 return None
 
     def renew(self, lease: Lease, seconds: float) -> bool:
@@ -244,7 +245,7 @@ class Leases:
         with database_errors(self._label):
             try:
                 _TABLE.create(self._engine, checkfirst=True)
-            except sa.exc.DBAPIError:
+            except exc.DBAPIError:
                 # Two processes may find it missing at once; then one is too late.
                 if not sa.inspect(self._engine).has_table(_TABLE.name):
                     raise

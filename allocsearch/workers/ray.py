@@ -3,6 +3,7 @@
 import importlib
 import json
 import signal
+import socket
 import time
 from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
@@ -19,6 +20,7 @@ from allocsearch.workers.base import Control, Ended, Listener, Word
 from allocsearch.workers.serving import Message, Server, describe_study
 
 _MOST_CRASHES = 2
+_CONNECT_SECONDS = 10.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _NODE_LOST = ("node has died", "node died", "node was", "node failure")
 
@@ -159,6 +161,7 @@ class Ray:
         self._connected_here = not self._ray.is_initialized()
         if not self._connected_here:
             return
+        _refuse_silence(address)
         # Ray's own handlers would end this process before a checkpoint.
         handlers = {number: signal.getsignal(number) for number in _SIGNALS}
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
@@ -247,3 +250,16 @@ class Ray:
         )
         blank = blank_result(self._study, cell, job)
         return replace(blank, state="failed", reason=reason)
+
+
+def _refuse_silence(address: str | None) -> None:
+    """Refuse an address where nobody answers; Ray itself tries it for many minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if not port.isdecimal() or "/" in host:
+        return
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise StudyError(
+            f"the Ray cluster at {address} cannot be reached: {error.strerror or error}"
+        ) from error

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-COMMANDS = """run resume worker launch train status trials show pareto evaluate watch data space
-show-config plugins doctor""".split()
+COMMANDS = """run resume worker launch train status trials show pareto evaluate watch
+data space show-config plugins doctor""".split()
 NO_TABLE = ("worker", "launch")
 
 

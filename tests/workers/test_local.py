@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -151,6 +152,54 @@ def test_workers_end_with_their_driver(config, tmp_path):
     while any(os.path.exists(f"/proc/{pid}") for pid in workers):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("n_signals", [1, 2])
+def test_ctrl_c_in_a_terminal(config, tmp_path, n_signals):
+    """It reaches every process of the terminal; only the driver heeds it."""
+    log = tmp_path / "log"
+    # A long first chunk in one case, so that only the second Ctrl-C can end it.
+    task = {"chunk_seconds": 0.1 if n_signals == 1 else 60.0, "log": str(log)}
+    study = prepare(config(task=task, training={"horizon": 100_000}))
+    command = ["resume", "s", "--directory", str(tmp_path), "--executor", "local"]
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "allocsearch", *command, "--workers", "2"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while len(logs := list(study.directory.glob("logs/*"))) < 2 or not all(
+        "what a task prints" in path.read_text() for path in logs
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    workers = children(driver.pid)
+    assert len(workers) == 2
+    for pid in workers:
+        os.kill(pid, signal.SIGINT)
+    for _ in range(n_signals):
+        os.killpg(driver.pid, signal.SIGINT)
+        time.sleep(0.5)
+    begun = time.monotonic()
+    err = driver.communicate(timeout=60)[1]
+    assert driver.returncode == 130
+    assert time.monotonic() - begun < 20
+    assert "once more stops at once" in err
+    assert ("allocsearch resume s" in err) == (n_signals == 1)
+    deadline = time.monotonic() + 10
+    while any(os.path.exists(f"/proc/{pid}") for pid in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    trials = study.trials()
+    assert [t.state for t in trials] == ["running"] * 2
+    found = [(study.directory / t.checkpoint).exists() for t in trials]
+    assert found == [n_signals == 1] * 2
+
+
+def children(pid):
+    found = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in found for child in path.read_text().split()]
 
 
 def test_cores_are_shared_out_evenly():

@@ -99,5 +99,7 @@ def test_a_lost_driver_is_resumed(config, on_ray, told, tmp_path):
 
 def test_a_cluster_that_is_not_there(config):
     execution = {"executor": "ray", "address": "127.0.0.1:1"}
-    with pytest.raises(StudyError, match=r"the Ray cluster at 127.0.0.1:1 cannot"):
+    with pytest.raises(
+        StudyError, match=r"the Ray cluster at 127.0.0.1:1 cannot be reached"
+    ):
         run(config(execution=execution))
