@@ -1,6 +1,8 @@
 """Leases: one holder at a time, by the database's clock, whatever else happens."""
 
-import multiprocessing
+import json
+import subprocess
+import sys
 import threading
 import time
 
@@ -75,31 +77,38 @@ def test_looking_makes_no_table(url):
     assert Leases(url, open_storage(url, create=False)).held(["s"]) == []
 
 
-def _claim_all(url, worker, n, start, found):
-    leases = Leases.open(url)
-    start.wait()
-    found.put(
-        [number for number in range(n) if leases.acquire("s", number, worker, 60)]
-    )
+CLAIM_ALL = """
+import json, sys
+from allocsearch.search.leases import Leases
+
+url, worker = sys.argv[1:]
+leases = Leases.open(url)
+print("ready", flush=True)
+sys.stdin.readline()
+print(json.dumps([n for n in range(40) if leases.acquire("s", n, worker, 60)]))
+"""
 
 
 def test_of_many_processes_one_gets_each(database):
-    url = database
-    full = url.replace("postgresql:", "postgresql+psycopg:")
+    full = database.replace("postgresql:", "postgresql+psycopg:")
     optuna.create_study(study_name="s", storage=full)
-    context = multiprocessing.get_context("fork")
-    start, found = context.Event(), context.Queue()
+    pipe = subprocess.PIPE
     processes = [
-        context.Process(target=_claim_all, args=(url, f"w{i}", 40, start, found))
+        subprocess.Popen(
+            [sys.executable, "-c", CLAIM_ALL, database, f"w{i}"],
+            stdin=pipe,
+            stdout=pipe,
+            text=True,
+        )
         for i in range(4)
     ]
     for process in processes:
-        process.start()
-    start.set()
-    claimed = [number for _ in processes for number in found.get(timeout=60)]
+        assert process.stdout.readline() == "ready\n"
     for process in processes:
-        process.join(60)
-    assert sorted(claimed) == list(range(40))
+        process.stdin.write("\n")
+        process.stdin.flush()
+    claimed = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+    assert sorted(n for numbers in claimed for n in numbers) == list(range(40))
 
 
 def test_a_restart_of_the_server_is_ridden_out(server, database):
