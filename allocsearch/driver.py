@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,7 +27,7 @@ from allocsearch.search.seeds import derive_seed
 from allocsearch.study import Study, prepare
 from allocsearch.trial import Candidate, Interrupted, Progress, evaluate_checkpoint
 from allocsearch.workers import make_executor
-from allocsearch.workers.base import Ended, Listener
+from allocsearch.workers.base import Ended, Executor, Listener
 
 _POLL_SECONDS = 0.5
 
@@ -114,29 +114,35 @@ class _Runner:
         self.running: dict[Key, Job] = {}
         self.elsewhere = False
         self.claims = self._make_claims()
-        self.executor = make_executor(
-            study, Listener(self._progressed, observer.note, should_stop)
-        )
+        self.executor: Executor
 
     def run(self) -> None:
-        with self._lock():
+        with ExitStack() as stack:
+            stack.callback(self.claims.close)
+            stack.enter_context(self._lock())
+            listener = Listener(self._progressed, self.observer.note, self.should_stop)
+            self.executor = make_executor(self.study, listener)
+            stack.callback(self.executor.close)
+            stack.callback(self._close_searches)
             try:
-                self._open_all()
-                self.observer.study_started(self.study)
-                for warning in warnings_of(self.study.cells):
-                    self.observer.note(warning)
-                self._train_all()
-                # Its processes may have what scoring needs, such as a GPU's memory.
-                self.executor.close()
-                if self.n_to_take > 0 or self._is_complete():
-                    self._score_finalists()
+                self._run()
             except Interrupted:
                 self.observer.study_stopped(self.study)
-            finally:
-                self.executor.close()
-                self.claims.close()
-                for search in self.searches.values():
-                    search.close()
+
+    def _run(self) -> None:
+        self._open_all()
+        self.observer.study_started(self.study)
+        for warning in warnings_of(self.study.cells):
+            self.observer.note(warning)
+        self._train_all()
+        # Its processes may have what scoring needs, such as a GPU's memory.
+        self.executor.close()
+        if self.n_to_take > 0 or self._is_complete():
+            self._score_finalists()
+
+    def _close_searches(self) -> None:
+        for search in self.searches.values():
+            search.close()
 
     def _make_claims(self) -> Claims:
         if not is_shared(self.study.storage):
