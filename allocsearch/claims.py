@@ -135,7 +135,7 @@ class Shared:
         """See `Claims`. Waits for its turn."""
         key = (search, number)
         while not self._take(key, max(self._seconds, _TURN_SECONDS)):
-            self._free_from_nobody(key)
+            self._free_from_nobody({key})
             time.sleep(0.05)
         try:
             yield
@@ -148,8 +148,7 @@ class Shared:
 
     def orphans(self, running: set[Key]) -> list[Key]:
         """See `Claims`. The trials of processes that died on this machine are free."""
-        for key in running - self._held.keys():
-            self._free_from_nobody(key)
+        self._free_from_nobody(running)
         live = self._leases.live(sorted({search for search, _ in running}))
         return sorted(running - live - self._held.keys())
 
@@ -191,12 +190,14 @@ class Shared:
             self._held[key] = _Held(lease, asked + seconds)
         return True
 
-    def _free_from_nobody(self, key: Key) -> None:
-        for holding in ride_out(self._leases.held)([key[0]]):
+    def _free_from_nobody(self, keys: set[Key]) -> None:
+        searches = sorted({search for search, _ in keys})
+        for holding in ride_out(self._leases.held)(searches):
             lease = holding.lease
+            key = (lease.search, lease.number)
             # Ours, but unknown to us: the connection was lost as we claimed it.
             unknown = lease.worker == self.worker and key not in self._held
-            if lease.number == key[1] and (unknown or is_dead(lease.worker)):
+            if key in keys and (unknown or is_dead(lease.worker)):
                 ride_out(self._leases.release)(lease)
 
     def _keep(self) -> None:

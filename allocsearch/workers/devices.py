@@ -11,6 +11,13 @@ _FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 _USED_FRACTION = 0.9
 
 
+def available_cores() -> list[int]:
+    """Numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
 def share_of_cores(
     worker: int, n_workers: int, cores: Sequence[int], per_worker: float | None = None
 ) -> list[int]:

@@ -16,6 +16,7 @@ from allocsearch.study import Study
 from allocsearch.trial import Progress
 from allocsearch.workers.base import Ended, Listener, Word
 from allocsearch.workers.devices import (
+    available_cores,
     environment_of,
     share_of_cores,
     share_of_gpus,
@@ -108,7 +109,7 @@ class Local:
 
     def _new_process(self, number: int) -> WorkerProcess:
         n, execution = len(self._slots), self._execution
-        cores = sorted(os.sched_getaffinity(0))
+        cores = available_cores()
         return WorkerProcess(
             self._description,
             lambda process, message: self._heard.put((process, message)),

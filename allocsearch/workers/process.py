@@ -115,6 +115,9 @@ def describe_exit(code: int) -> str:
 def _pinned(cores: Sequence[int]) -> Iterator[None]:
     # A process keeps to the cores of the thread that started it, from its first
     # moment: JAX counts them when it is imported.
+    if not hasattr(os, "sched_setaffinity"):  # as on macOS, which has no such thing
+        yield
+        return
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
