@@ -8,7 +8,7 @@ written here.
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from allocsearch.allocation import ARMS, DEFAULT_AGGREGATION, Scalar
@@ -226,6 +227,32 @@ class OutputConfig(Section):
         return value
 
 
+class ExecutionConfig(Section):
+    """Where trials are trained; it is no part of what a study is, so it may change."""
+
+    executor: Literal["inline", "local", "ray"] = "inline"
+    """`inline` in this process, `local` in worker processes, `ray` on a Ray cluster."""
+    n_workers: Count = 1
+    """Trials at a time, for `local` and `ray`."""
+    cpus_per_trial: Annotated[float, Field(gt=0)] | None = None
+    """Cores of a trial; an equal share of this machine's if unset, on Ray 1."""
+    gpus_per_trial: Annotated[float, Field(ge=0)] | None = None
+    """GPUs of a trial; if unset one each where there are any, on Ray none."""
+    address: str | None = None
+    """Ray cluster: `auto`, HOST:PORT, or one started here if unset."""
+    lease_seconds: Annotated[float, Field(ge=1)] = 60.0
+    """How long a silent worker keeps its trials from the others, in a shared study."""
+
+    @model_validator(mode="after")
+    def _inline_is_alone(self) -> Self:
+        if self.executor == "inline" and self.n_workers > 1:
+            raise ValueError(
+                f"the inline executor trains one trial at a time, not {self.n_workers}:"
+                " give `--executor local`"
+            )
+        return self
+
+
 class StudyConfig(Section):
     """A whole study."""
 
@@ -251,6 +278,7 @@ class StudyConfig(Section):
     search: SearchConfig = SearchConfig()
     training: TrainingConfig = TrainingConfig()
     output: OutputConfig = OutputConfig()
+    execution: ExecutionConfig = ExecutionConfig()
 
     @field_validator("budgets", "arms")
     @classmethod

@@ -1,7 +1,7 @@
 """When a study has to stop: a signal, its time, or what its trials may cost."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from allocsearch.errors import StudyError
 from allocsearch.folder import read_json, write_json
@@ -26,7 +26,8 @@ class Limits:
         self._path = study.directory / "clock.json"
         self._before = self._spent = 0.0
         self._n_devices = 1
-        self._started = self._saved = self._trial_started = time.monotonic()
+        self._begun: dict[Hashable, float] = {}
+        self._started = self._saved = time.monotonic()
 
     def begin(self, spent: float, n_devices: int = 1) -> None:
         """Count from now on.
@@ -38,7 +39,7 @@ class Limits:
         self._n_devices = n_devices
         self._before = self._read()
         self._spent = spent
-        self._started = self._saved = self._trial_started = time.monotonic()
+        self._started = self._saved = time.monotonic()
 
     def __call__(self) -> bool:
         """Whether to stop at the next checkpoint."""
@@ -48,7 +49,7 @@ class Limits:
         if self._should_stop():
             return True
         elapsed = self._before + now - self._started
-        seconds = self._spent + now - self._trial_started
+        seconds = self._spent + sum(now - begun for begun in self._begun.values())
         hours = self._n_devices * seconds / 3600
         if self._timeout is not None and elapsed >= self._timeout:
             self.reached = f"the study has run for its {self._timeout:g} seconds"
@@ -56,11 +57,13 @@ class Limits:
             self.reached = f"the study has used its {self._max_cost:g} device-hours"
         return self.reached is not None
 
-    def spend(self) -> None:
-        """Count what the job took that ends now."""
-        now = time.monotonic()
-        self._spent += now - self._trial_started
-        self._trial_started = now
+    def job_begun(self, key: Hashable) -> None:
+        """Count what a job takes from now on."""
+        self._begun[key] = time.monotonic()
+
+    def job_ended(self, key: Hashable) -> None:
+        """Count no more for a job."""
+        self._spent += time.monotonic() - self._begun.pop(key, time.monotonic())
 
     def save(self) -> None:
         """Keep the time for the next restart."""

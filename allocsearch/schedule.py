@@ -5,6 +5,7 @@ goes on as if it had not been.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from allocsearch.analysis.best import best_by_arm
@@ -13,7 +14,13 @@ from allocsearch.analysis.contenders import contenders
 from allocsearch.attempt import Job
 from allocsearch.plan import AXES, CONFIRMATION, Cell
 from allocsearch.results import TrialResult
-from allocsearch.search import SearchStudy, SpaceExhausted, TrialRecord
+from allocsearch.search import (
+    EnoughTrials,
+    LateResult,
+    SearchStudy,
+    SpaceExhausted,
+    TrialRecord,
+)
 from allocsearch.search.rungs import Climber
 from allocsearch.search.trial_records import RUNGS, UNTIL
 from allocsearch.study import result_of, results_of
@@ -49,10 +56,22 @@ class CellSchedule:
             if r.state == "running" and not _is_paused(r)
         ]
 
+    def adopted(self, number: int) -> Job | None:
+        """A job that another driver left; None where it runs no more or is paused."""
+        if self.search.adopt(number) is None:
+            return None
+        return next((job for job in self.left_running() if job.number == number), None)
+
     @property
     def proposes(self) -> bool:
         """Whether trials are still to be proposed."""
         return self.n_begun < self.cell.n_trials and not self.exhausted
+
+    @property
+    def lacks_trials(self) -> bool:
+        """Whether trials are still to be proposed or to end."""
+        running = any(record.state == "running" for record in self._records())
+        return self.proposes or running
 
     def next(self) -> Job | None:
         """The next job of the search; None where there is none for now."""
@@ -81,15 +100,19 @@ class CellSchedule:
             reason = (
                 f"stopped at {fraction:.0%} of the horizon, where others did better"
             )
-            self.search.prune(record.number, reason)
-            ended.append(record.number)
+            with suppress(LateResult):  # another process was quicker
+                self.search.prune(record.number, reason)
+                ended.append(record.number)
         done = {r.number: r for r in self._records()}
         results = (result_of(done[number]) for number in ended)
         return [result for result in results if result is not None]
 
     def _proposal(self) -> Job | None:
         try:
-            proposal = self.search.ask(self._wanted())
+            proposal = self.search.ask(self._wanted(), most=self.cell.n_trials)
+        except EnoughTrials:  # other processes were quicker
+            self.n_begun = self.cell.n_trials
+            return None
         except SpaceExhausted:
             self.exhausted = True
             self.notes.append(
@@ -121,32 +144,31 @@ class CellSchedule:
         scored = [r for r in results if r is not None and has_score(r)]
         return sorted(scored, key=ranking)[:n]
 
-    def race(self) -> Job | None:
-        """A further group of seeds for a trial that may yet be the best."""
-        n_groups = self.cell.setting.search.race_groups
-        if not n_groups:
-            return None
-        for group in range(1, n_groups + 1):
-            results = results_of(self.search, most_groups=group - 1)
-            rivals = contenders(results)
+    def race(self) -> list[Job]:
+        """Further groups of seeds for trials that may yet be the best, those of now."""
+        for group in range(1, self.cell.setting.search.race_groups + 1):
+            rivals = contenders(results_of(self.search, most_groups=group - 1))
             if len(rivals) < 2:
-                return None
-            stored = self.search.annotations()
-            for trial in rivals:
-                if _group_key(trial.number, group) not in stored:
-                    return self._again(trial, group)
-        return None
+                return []
+            lacking = self._lacking(rivals, group)
+            if lacking:
+                return lacking
+        return []
 
-    def confirmation(self) -> Job | None:
+    def confirmation(self) -> list[Job]:
         """Fresh seeds for the winner, which then did not choose it."""
         if not self.cell.n_confirm_seeds:
-            return None
+            return []
         best = best_by_arm(results_of(self.search))
-        for trial in best.values():
-            key = _group_key(trial.number, CONFIRMATION)
-            if key not in self.search.annotations():
-                return self._again(trial, CONFIRMATION)
-        return None
+        return self._lacking([*best.values()], CONFIRMATION)
+
+    def _lacking(self, trials: Sequence[TrialResult], group: int) -> list[Job]:
+        stored = self.search.annotations()
+        return [
+            self._again(trial, group)
+            for trial in trials
+            if _group_key(trial.number, group) not in stored
+        ]
 
     def store_group(self, job: Job, result: TrialResult) -> None:
         """Keep what came of a race or a confirmation."""

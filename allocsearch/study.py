@@ -17,7 +17,7 @@ import yaml
 
 from allocsearch.analysis.best import best_by_arm
 from allocsearch.analysis.pareto import pareto_front
-from allocsearch.config import EXTENDED, StudyConfig, load_config, parse
+from allocsearch.config import EXTENDED, StudyConfig, load_config, merge, parse
 from allocsearch.errors import AllocsearchError, StudyError, unknown_name
 from allocsearch.folder import (
     STUDY_FORMAT,
@@ -218,10 +218,15 @@ def prepare(config: Study | StudyConfig | Mapping[str, Any] | str | Path) -> Stu
     fresh = _manifest(study)
     path = study.directory / "study.json"
     if path.exists():
-        _refuse_change(study, read_manifest(study.directory), fresh)
-        if study.config.search.model_fields_set & EXTENDED:
-            renewed = {name: fresh[name] for name in ("config", "n_trials")}
-            write_json(path, {**read_json(path), **renewed})
+        stored = read_manifest(study.directory)
+        _refuse_change(study, stored, fresh)
+        given = study.config.search.model_dump(mode="json", exclude_unset=True)
+        more = {name: value for name, value in given.items() if name in EXTENDED}
+        config = merge(stored["config"], {"search": more} if more else {})
+        if config != stored["config"] or stored["n_trials"] != fresh["n_trials"]:
+            # Nothing else: where and how this process runs is its own affair.
+            renewed = {"config": config, "n_trials": fresh["n_trials"]}
+            write_json(path, {**stored, **renewed})
     else:
         write_text(study.directory / "config.yaml", yaml.safe_dump(fresh["config"]))
         write_json(path, fresh)

@@ -38,6 +38,10 @@ class Interrupted(Exception):  # noqa: N818 - an ending, not a fault
     """Training stopped on request, after a checkpoint."""
 
 
+class Dropped(Interrupted):
+    """Training stopped at once, without a checkpoint: it is another process's now."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """What one trial trains.

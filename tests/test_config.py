@@ -83,7 +83,7 @@ def test_every_field_is_documented():
             if isinstance(inner, type) and issubclass(inner, BaseModel):
                 yield from fields(inner, f"{path}{name}.")
 
-    sections = {"space", "search", "training", "output"}
+    sections = {"space", "search", "training", "output", "execution"}
     for path, field in fields(StudyConfig):
         assert field.description or path in sections, path
 

@@ -14,6 +14,7 @@ from allocsearch.cli.commands.data import data
 from allocsearch.cli.commands.doctor import doctor
 from allocsearch.cli.commands.evaluate import evaluate
 from allocsearch.cli.commands.generate import generate
+from allocsearch.cli.commands.launch import launch
 from allocsearch.cli.commands.pareto import pareto
 from allocsearch.cli.commands.plugins import plugins
 from allocsearch.cli.commands.probe import probe
@@ -27,6 +28,7 @@ from allocsearch.cli.commands.table import table
 from allocsearch.cli.commands.train import train
 from allocsearch.cli.commands.trials import trials
 from allocsearch.cli.commands.watch import watch
+from allocsearch.cli.commands.worker import worker
 from allocsearch.registry import ONLY_VARIABLE, check_limits
 from allocsearch.version import __version__
 
@@ -34,7 +36,7 @@ from allocsearch.version import __version__
 ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Search": (run, resume, train),
+    "Search": (run, resume, worker, launch, train),
     "Look": (status, trials, show, pareto, table, evaluate, watch, probe, generate),
     "Prepare": (data, space, show_config, plugins, doctor),
 }

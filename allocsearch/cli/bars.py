@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
+from allocsearch.analysis.candidates import key_of
 from allocsearch.analysis.formats import (
     arm_label,
     format_number,
@@ -33,9 +34,9 @@ class Bars(Notes):
         super().__init__(console)
         self._progress = make_progress(console)
         self._study = Bar(self._progress)
-        self._trial = Bar(self._progress)
+        self._trials: dict[tuple[str, int], Bar] = {}
+        self._fractions: dict[tuple[str, int], float] = {}
         self._done = 0
-        self._objective = ""
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -51,28 +52,44 @@ class Bars(Notes):
 
     def trial_started(self, cell: "Cell", number: int, candidate: "Candidate") -> None:
         """See `Observer.trial_started`."""
-        self._objective = cell.setting.task.objectives[0].name
-        title = f"#{number} {arm_label(cell.arm)} {candidate.allocation.label}"
-        self._trial.begin(title, 1.0)
-        self._trial.move(0.0, "compiling")
+        bar = self._trials[cell.name, number] = Bar(self._progress)
+        bar.begin(f"#{number} {arm_label(cell.arm)} {candidate.allocation.label}", 1.0)
+        bar.move(0.0, "compiling")
 
-    def trial_progressed(self, progress: "TrialProgress") -> None:
+    def trial_progressed(
+        self, cell: "Cell", number: int, progress: "TrialProgress"
+    ) -> None:
         """See `Observer.trial_progressed`."""
-        self._trial.follow(progress, self._objective)
-        total = self._study.total
-        self._study.move(self._done + progress.fraction, f"{self._done}/{total}")
+        objective = cell.setting.task.objectives[0].name
+        if (bar := self._trials.get((cell.name, number))) is not None:
+            bar.follow(progress, objective)
+        self._fractions[cell.name, number] = progress.fraction
+        self._move()
 
     def trial_paused(self, result: TrialResult) -> None:
         """See `Observer.trial_paused`."""
-        self._trial.end()
+        self._end("/".join(key_of(result)), result.number)
         self.note(outcome_line(result))
 
     def trial_finished(self, result: TrialResult) -> None:
         """See `Observer.trial_finished`."""
-        self._trial.end()
         self._done += 1
-        self._study.move(self._done, f"{self._done}/{self._study.total}")
+        self._end("/".join(key_of(result)), result.number)
         self.note(outcome_line(result))
+
+    def trial_left(self, cell: "Cell", number: int) -> None:
+        """See `Observer.trial_left`."""
+        self._end(cell.name, number)
+
+    def _end(self, cell: str, number: int) -> None:
+        if (bar := self._trials.pop((cell, number), None)) is not None:
+            bar.end()
+        self._fractions.pop((cell, number), None)
+        self._move()
+
+    def _move(self) -> None:
+        done = self._done + sum(self._fractions.values())
+        self._study.move(done, f"{self._done}/{self._study.total}")
 
 
 class Bar:

@@ -15,8 +15,8 @@ INTERRUPTED = 130
 
 EPILOG = (
     "Exit codes: 0 done · 1 every trial failed, or there was nothing to evaluate · "
-    "2 bad input, said in one sentence · 70 a bug (see --debug) · 130 or 143 "
-    "interrupted by Ctrl-C or SIGTERM, and resumable."
+    "2 bad input, said in one sentence · 70 a bug (see --debug) · 128 and a signal's "
+    "number, such as 130 for Ctrl-C and 143 for SIGTERM: interrupted, and resumable."
 )
 
 

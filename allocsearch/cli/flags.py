@@ -33,6 +33,11 @@ _FIELDS = {
     "n_seeds": "training.n_seeds",
     "learning_rate": "training.learning_rate",
     "directory": "output.directory",
+    "storage": "output.storage",
+    "executor": "execution.executor",
+    "workers": "execution.n_workers",
+    "gpus_per_trial": "execution.gpus_per_trial",
+    "address": "execution.address",
 }
 
 
@@ -56,6 +61,11 @@ class Flags:
     n_seeds: int | None = None
     learning_rate: float | None = None
     directory: Path | None = None
+    storage: str | None = None
+    executor: str | None = None
+    workers: int | None = None
+    gpus_per_trial: float | None = None
+    address: str | None = None
 
     def values(self) -> dict[str, Any]:
         """The flags that were given, nested as the config is."""
@@ -87,6 +97,17 @@ def configure(
     if "task" not in config.model_fields_set:
         raise ConfigError("nothing says what to train: give --task, or `task:` in YAML")
     return config
+
+
+def change(config: "StudyConfig", flags: Flags) -> "StudyConfig":
+    """The config of a study that was begun, with flags over it.
+
+    Raises:
+        ConfigError: a field is wrong.
+    """
+    from allocsearch.config import StudyConfig, merge, parse
+
+    return parse(StudyConfig, merge(config.given(), flags.values()))
 
 
 def _plain(flag: str, value: Any) -> Any:

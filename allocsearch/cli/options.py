@@ -200,4 +200,54 @@ OneExpert = Annotated[
     ),
 ]
 
+_EXECUTION = "Execution"
+
+Executor = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        rich_help_panel=_EXECUTION,
+        metavar="NAME",
+        help="inline (in this process), local (worker processes) or ray.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        "-w",
+        rich_help_panel=_EXECUTION,
+        metavar="N",
+        help="Trials at a time, with local and ray.",
+    ),
+]
+GpusPerTrial = Annotated[
+    float | None,
+    typer.Option(
+        "--gpus-per-trial",
+        rich_help_panel=_EXECUTION,
+        metavar="N",
+        help="GPUs of a trial; with local, one each if left out.",
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        rich_help_panel=_EXECUTION,
+        metavar="auto|HOST:PORT",
+        help="Ray cluster; one on this machine is started if left out.",
+    ),
+]
+Storage = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        rich_help_panel=_EXECUTION,
+        metavar="URL",
+        help="Database of the trials, as postgresql://USER@HOST/NAME; a SQLite file in "
+        "the study's folder if left out.",
+    ),
+]
+
 DEFAULT_DIRECTORY = Path("studies")

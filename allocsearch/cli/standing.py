@@ -1,7 +1,7 @@
 """How far studies are: counts per cell, running trials and their age, best so far."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from allocsearch.cli.printing import note, show, show_json
 from allocsearch.errors import StudyError
 from allocsearch.folder import is_held
 from allocsearch.results import TrialResult
+from allocsearch.search import Leases, is_shared
+from allocsearch.search.leases import Holding
 from allocsearch.study import Study, load_study
 
 _STATES = ("complete", "pruned", "failed", "running")
@@ -58,15 +60,18 @@ def study_standing(study: Study) -> Row:
     """How far a study is, JSON-ready. Needs no data and no JAX."""
     trials = study.trials()
     planned = study.manifest["n_trials"]
+    held = _held(study)
     cells = [
-        _cell(cell, n, [t for t in trials if "/".join(key_of(t)) == cell])
+        _cell(cell, n, [t for t in trials if "/".join(key_of(t)) == cell], held)
         for cell, n in planned.items()
     ]
+    live = [one for one in held.values() if one.seconds_left > 0]
     begun = min((t.started for t in trials), default="")
     return {
         "study": study.name,
         "directory": str(study.directory),
-        "in_progress": is_held(study.directory / "lock"),
+        "in_progress": bool(live) or is_held(study.directory / "lock"),
+        "workers": sorted({one.lease.host_and_pid for one in live}),
         "age_seconds": _age(begun),
         "n_trials": sum(planned.values()),
         **{state: sum(cell[state] for cell in cells) for state in _STATES},
@@ -74,7 +79,23 @@ def study_standing(study: Study) -> Row:
     }
 
 
-def _cell(cell: str, planned: int, trials: Sequence[TrialResult]) -> Row:
+def _held(study: Study) -> dict[tuple[str, int], Holding]:
+    """Who trains what, by cell and number, where several workers may."""
+    if not is_shared(study.storage):
+        return {}
+    names = {f"{study.name}/{cell}": cell for cell in study.manifest["n_trials"]}
+    leases = Leases.load(study.storage)
+    found = leases.held(list(names))
+    leases.close()
+    return {(names[h.lease.search], h.lease.number): h for h in found}
+
+
+def _cell(
+    cell: str,
+    planned: int,
+    trials: Sequence[TrialResult],
+    held: Mapping[tuple[str, int], Holding],
+) -> Row:
     counts = Counter(trial.state for trial in trials)
     best = next(iter(best_by_arm(trials).values()), None)
     budget, expert, arm = cell.split("/")
@@ -90,10 +111,21 @@ def _cell(cell: str, planned: int, trials: Sequence[TrialResult]) -> Row:
                 "number": trial.number,
                 "label": trial.allocation.label,
                 "age_seconds": _age(trial.started),
+                **_holder(held.get((cell, trial.number))),
             }
             for trial in trials
             if trial.state == "running"
         ],
+    }
+
+
+def _holder(holding: Holding | None) -> Row:
+    if holding is None:
+        return {}
+    return {
+        "worker": holding.lease.host_and_pid,
+        "renewed_seconds_ago": holding.seconds_since_renewal,
+        "lease_seconds_left": holding.seconds_left,
     }
 
 
@@ -129,12 +161,20 @@ def _one_table(standing: Row) -> RenderableType:
     ]
     running = [
         f"{arm_label(cell['arm'])} #{trial['number']} {plain(trial['label'])}: "
-        f"begun {_ago(trial['age_seconds'])}"
+        f"begun {_ago(trial['age_seconds'])}{_by(trial)}"
         for cell in cells
         for trial in cell["running_trials"]
     ]
     title = f"Study {plain(standing['study'])}: {_activity(standing)}"
     return Group(FittedTable(title, columns), *(Text(line) for line in running))
+
+
+def _by(trial: Row) -> str:
+    if "worker" not in trial:
+        return ""
+    heard = f"heard of {_ago(trial['renewed_seconds_ago'])}"
+    free = ", free to be taken up" if trial["lease_seconds_left"] <= 0 else ""
+    return f", by {plain(trial['worker'])}, {heard}{free}"
 
 
 def _all_table(found: Sequence[Row], directory: Path) -> RenderableType:

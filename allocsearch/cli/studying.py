@@ -12,6 +12,7 @@ from allocsearch.config import StudyConfig
 from allocsearch.plan import Cell, warnings_of
 from allocsearch.study import new_study
 from allocsearch.work import format_flops
+from allocsearch.workers.devices import spare_gpus
 
 
 def search(config: StudyConfig, *, yes: bool, as_json: bool, quiet: bool) -> int:
@@ -26,6 +27,8 @@ def search(config: StudyConfig, *, yes: bool, as_json: bool, quiet: bool) -> int
     Returns:
         The exit code.
     """
+    if config.execution.executor != "inline":
+        spare_gpus()
     study = new_study(config)
     if not ask_if_heavy(study.cells, yes):
         note("nothing was started")

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "Axis": "allocsearch.search.points",
+    "EnoughTrials": "allocsearch.search.records",
+    "LateResult": "allocsearch.search.records",
+    "Leases": "allocsearch.search.leases",
     "Points": "allocsearch.search.points",
     "Proposal": "allocsearch.search.records",
     "SAMPLERS": "allocsearch.search.samplers",
@@ -15,25 +18,41 @@ _HOME = {
     "SpaceExhausted": "allocsearch.search.records",
     "TrialRecord": "allocsearch.search.records",
     "list_studies": "allocsearch.search.store",
+    "is_shared": "allocsearch.search.storage",
     "make_sampler": "allocsearch.search.samplers",
+    "ride_out": "allocsearch.search.riding",
 }
 
 if TYPE_CHECKING:
+    from allocsearch.search.leases import Leases
     from allocsearch.search.points import Axis, Points
-    from allocsearch.search.records import Proposal, SpaceExhausted, TrialRecord
+    from allocsearch.search.records import (
+        EnoughTrials,
+        LateResult,
+        Proposal,
+        SpaceExhausted,
+        TrialRecord,
+    )
+    from allocsearch.search.riding import ride_out
     from allocsearch.search.samplers import SAMPLERS, make_sampler
+    from allocsearch.search.storage import is_shared
     from allocsearch.search.store import SearchStudy, list_studies
 
 __all__ = [
     "SAMPLERS",
     "Axis",
+    "EnoughTrials",
+    "LateResult",
+    "Leases",
     "Points",
     "Proposal",
     "SearchStudy",
     "SpaceExhausted",
     "TrialRecord",
+    "is_shared",
     "list_studies",
     "make_sampler",
+    "ride_out",
 ]
 
 

@@ -15,7 +15,7 @@ from allocsearch.search.optuna_space import (
 )
 from allocsearch.search.points import Row
 from allocsearch.search.proposing import Proposer, Taken
-from allocsearch.search.records import Proposal
+from allocsearch.search.records import EnoughTrials, Proposal
 from allocsearch.search.seeds import derive_seed
 from allocsearch.search.trial_records import (
     FAIL_REASON,
@@ -47,19 +47,24 @@ class Asker:
         self._proposer = Proposer(study.study_name, identity)
         self._finished: Taken = {}
 
-    def next(self, wanted: Row | None = None) -> Proposal:
+    def next(self, wanted: Row | None = None, most: int | None = None) -> Proposal:
         """The next proposal; refused trials on the way are failed.
 
         Args:
             wanted: take this point, or the nearest that is left, in place of the
                 sampler's choice.
+            most: how many trials there may be, those of other processes included.
 
         Raises:
             SpaceExhausted: there is nothing left to propose.
+            EnoughTrials: there are `most` trials.
         """
         proposal = None
         while proposal is None:
             trials = self._study.get_trials(deepcopy=False)
+            # Exact, as a proposal is thrown away if anything came after this look.
+            if most is not None and _n_begun(trials) >= most:
+                raise EnoughTrials(f"study {self._study.study_name!r} has its {most} trials.")
             taken = self._taken_by(trials)
             waiting = [t.number for t in trials if t.state == TrialState.WAITING]
             if waiting:
@@ -159,3 +164,9 @@ class Asker:
 
     def _id(self, number: int) -> int:
         return self._rdb.get_trial_id_from_study_id_trial_number(self._study_id, number)
+
+
+def _n_begun(trials: Sequence[FrozenTrial]) -> int:
+    return sum(
+        t.state != TrialState.WAITING and REFUSED not in t.user_attrs for t in trials
+    )

@@ -15,6 +15,14 @@ class SpaceExhausted(StudyError):  # noqa: N818 - an ending, not a fault
     """Every point has been proposed: the search is over."""
 
 
+class EnoughTrials(StudyError):  # noqa: N818 - an ending, not a fault
+    """The search has as many trials as it was to get."""
+
+
+class LateResult(StudyError):  # noqa: N818 - nobody's fault
+    """A trial that is finished already was told something."""
+
+
 @dataclass(frozen=True)
 class Proposal:
     """A point to try, under the number that it keeps for good.

@@ -2,11 +2,13 @@
 
 import os
 import sqlite3
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 import optuna
 import sqlalchemy.exc
@@ -17,6 +19,15 @@ from sqlalchemy.engine import URL, make_url
 from allocsearch.errors import ConfigError, StudyError, redacted
 
 _LOCK_TIMEOUT_SECONDS = 30.0
+_POSTGRESQL = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A server that is cut off is noticed within half a minute, not after hours."""
+_SERVERS: WeakValueDictionary[str, RDBStorage] = WeakValueDictionary()
 
 
 def open_storage(url: str, *, create: bool) -> RDBStorage:
@@ -37,11 +48,11 @@ def open_storage(url: str, *, create: bool) -> RDBStorage:
         if path is not None:
             _check_sqlite(path, create=create)
         try:
-            return RDBStorage(url, engine_kwargs=_engine_options(parsed))
+            return _connect(parsed)
         except ImportError as error:
             raise StudyError(
                 f"{label} needs a driver that is not installed; install the one for "
-                f"{parsed.drivername!r}, such as psycopg2-binary for PostgreSQL."
+                f"{parsed.drivername!r}, as allocsearch[postgresql] for PostgreSQL."
             ) from error
         except RuntimeError as error:
             raise StudyError(
@@ -64,11 +75,19 @@ def storage_errors(label: str) -> Iterator[None]:
             warnings.simplefilter("ignore", ExperimentalWarning)
             # Such a trial is refused, with a reason, right after.
             warnings.filterwarnings("ignore", "Fixed parameter")
-            yield
-    except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError, sqlite3.Error) as e:
-        raise StudyError(f"{label} cannot be used: {_reason(e)}.") from e
+            with database_errors(label):
+                yield
     finally:
         optuna.logging.set_verbosity(verbosity)
+
+
+@contextmanager
+def database_errors(label: str) -> Iterator[None]:
+    """As `storage_errors` where Optuna has no part; any thread may use it."""
+    try:
+        yield
+    except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError, sqlite3.Error) as e:
+        raise StudyError(f"{label} cannot be used: {_reason(e)}.") from e
 
 
 def describe(url: str) -> str:
@@ -137,10 +156,58 @@ def _parse(url: str) -> URL:
     return parsed
 
 
+def is_shared(url: str) -> bool:
+    """Whether a database serves several processes that write, unlike SQLite.
+
+    Raises:
+        ConfigError: `url` is not a database URL.
+    """
+    return _parse(url).get_backend_name() != "sqlite"
+
+
+def _connect(parsed: URL) -> RDBStorage:
+    """Optuna's storage; of a server one for all searches, as connections are scarce."""
+    url = _with_driver(parsed).render_as_string(hide_password=False)
+    options = _engine_options(parsed)
+    if parsed.get_backend_name() == "sqlite":
+        return RDBStorage(url, engine_kwargs=options)
+    if (found := _SERVERS.get(url)) is not None:
+        return found
+    made = _SERVERS[url] = _patient_with_twins(url, options)
+    return made
+
+
+def _patient_with_twins(url: str, options: dict) -> RDBStorage:
+    # Processes that find an empty database at the same time make the same tables,
+    # and all but one fail at it.
+    for pause in (0.5, 1.0, 2.0):
+        try:
+            return RDBStorage(url, engine_kwargs=options)
+        except (sqlalchemy.exc.IntegrityError, sqlalchemy.exc.ProgrammingError):
+            time.sleep(pause)
+    return RDBStorage(url, engine_kwargs=options)
+
+
+def _with_driver(parsed: URL) -> URL:
+    # What "postgresql" alone means has changed between versions of SQLAlchemy.
+    if parsed.drivername == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    return parsed
+
+
 def _engine_options(parsed: URL) -> dict:
-    if parsed.get_backend_name() == "sqlite" and "timeout" not in parsed.query:
-        return {"connect_args": {"timeout": _LOCK_TIMEOUT_SECONDS}}
-    return {}
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        given = "timeout" in parsed.query
+        return {} if given else {"connect_args": {"timeout": _LOCK_TIMEOUT_SECONDS}}
+    options: dict = {"pool_pre_ping": True, "pool_size": 2, "max_overflow": 2}
+    if backend == "postgresql":
+        options["connect_args"] = {
+            name: value
+            for name, value in _POSTGRESQL.items()
+            if name not in parsed.query
+        }
+    return options
 
 
 def _check_sqlite(path: Path, *, create: bool) -> None:

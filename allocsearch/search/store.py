@@ -16,7 +16,8 @@ from allocsearch.search.identity import Identity
 from allocsearch.search.opening import begin, identity_of, missing, names
 from allocsearch.search.optuna_space import params_of
 from allocsearch.search.points import Points
-from allocsearch.search.records import Proposal, TrialRecord
+from allocsearch.search.records import LateResult, Proposal, TrialRecord
+from allocsearch.search.riding import ride_out
 from allocsearch.search.samplers import make_sampler
 from allocsearch.search.storage import describe, open_storage, storage_errors
 from allocsearch.search.trial_records import FAIL_REASON, RUNGS, UNTIL, to_record
@@ -122,7 +123,10 @@ class SearchStudy:
         self._rdb.remove_session()
         self._rdb.engine.dispose()
 
-    def ask(self, wanted: Mapping[str, Any] | None = None) -> Proposal:
+    @ride_out
+    def ask(
+        self, wanted: Mapping[str, Any] | None = None, most: int | None = None
+    ) -> Proposal:
         """The next point to try, stored as running.
 
         A proposal that somebody put into the database is taken up first, and refused
@@ -132,15 +136,34 @@ class SearchStudy:
         Args:
             wanted: values for the axes, of which the nearest point that is left is
                 taken in place of the sampler's choice.
+            most: how many trials the study may have, those of other processes
+                included; any number if left out.
 
         Raises:
             SpaceExhausted: all points, or all that suit the sampler, were proposed.
+            EnoughTrials: there are `most` trials.
             StudyError: the database cannot be used.
         """
         with storage_errors(self._label):
             row = None if wanted is None else self.points.nearest_row(wanted)
-            return self._asker.next(row)
+            return self._asker.next(row, most)
 
+    @ride_out
+    def adopt(self, number: int) -> Proposal | None:
+        """A trial that a process left running, to be tried under its own number.
+
+        Returns:
+            None where it runs no more, or was edited out of the space and so failed.
+
+        Raises:
+            StudyError: the database cannot be used.
+        """
+        with storage_errors(self._label):
+            if self._rdb.get_trial(self._trial_id(number)).state != TrialState.RUNNING:
+                return None
+            return self._asker.adopt(number)
+
+    @ride_out
     def running(self) -> list[Proposal]:
         """The trials that were proposed and not told, by number.
 
@@ -177,6 +200,7 @@ class SearchStudy:
         with storage_errors(self._label):
             self._study.enqueue_trial(params_of(self.points, row))
 
+    @ride_out
     def record(self, number: int, key: str, json_value: Any) -> None:
         """Store something with a running trial.
 
@@ -186,7 +210,7 @@ class SearchStudy:
             json_value: anything that `json.dumps` takes.
 
         Raises:
-            StudyError: there is no such trial, or it is finished.
+            StudyError: there is no such trial, or (LateResult) it is finished.
         """
         with storage_errors(self._label):
             self._annotate(self._running_id(number), {key: json_value})
@@ -200,6 +224,7 @@ class SearchStudy:
         """
         self.record(number, UNTIL, until)
 
+    @ride_out
     def pause(
         self,
         number: int,
@@ -222,6 +247,7 @@ class SearchStudy:
             reached = [*before, [fraction, [float(v) for v in values]]]
             self._annotate(trial_id, {**(attributes or {}), RUNGS: reached})
 
+    @ride_out
     def prune(
         self, number: int, reason: str, attributes: Mapping[str, Any] | None = None
     ) -> None:
@@ -236,16 +262,19 @@ class SearchStudy:
             noted = {**(attributes or {}), FAIL_REASON: reason}
             self._finish(number, noted, TrialState.PRUNED)
 
+    @ride_out
     def annotate(self, key: str, json_value: Any) -> None:
         """Store something with the study, such as what came of a finished trial."""
         with storage_errors(self._label):
             self._rdb.set_study_user_attr(self._study_id, key, json_value)
 
+    @ride_out
     def annotations(self) -> dict[str, Any]:
         """What `annotate` stored, and what the study was begun with."""
         with storage_errors(self._label):
             return dict(self._rdb.get_study_user_attrs(self._study_id))
 
+    @ride_out
     def tell(
         self,
         number: int,
@@ -281,6 +310,7 @@ class SearchStudy:
             self._finish(number, attributes or {}, TrialState.COMPLETE, numbers)
         return "complete"
 
+    @ride_out
     def fail(
         self, number: int, reason: str, attributes: Mapping[str, Any] | None = None
     ) -> None:
@@ -295,12 +325,13 @@ class SearchStudy:
             attributes: stored with the trial before it is finished.
 
         Raises:
-            StudyError: there is no such trial, or it is finished.
+            StudyError: there is no such trial, or (LateResult) it is finished.
         """
         with storage_errors(self._label):
             noted = {**(attributes or {}), FAIL_REASON: reason}
             self._finish(number, noted, TrialState.FAIL)
 
+    @ride_out
     def records(self) -> list[TrialRecord]:
         """Every trial that was begun, by number, in one read."""
         with storage_errors(self._label):
@@ -334,8 +365,8 @@ class SearchStudy:
             raise self._late(number, state.name.lower())
         return trial_id
 
-    def _late(self, number: int, state: str) -> StudyError:
-        return StudyError(
+    def _late(self, number: int, state: str) -> LateResult:
+        return LateResult(
             f"trial {number} of study {self.name!r} is not running but {state}; what "
             "comes late for it is not taken."
         )

@@ -3,6 +3,7 @@
 import typer
 
 from allocsearch.cli import options
+from allocsearch.cli.flags import Flags, change
 
 
 def resume(
@@ -10,6 +11,11 @@ def resume(
     n_trials: options.NTrials = None,
     timeout: options.Timeout = None,
     max_cost: options.MaxCost = None,
+    executor: options.Executor = None,
+    workers: options.Workers = None,
+    gpus_per_trial: options.GpusPerTrial = None,
+    address: options.Address = None,
+    storage: options.Storage = None,
     directory: options.Directory = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -22,13 +28,19 @@ def resume(
         allocsearch resume sokoban-tiny
         allocsearch resume sokoban-tiny --n-trials 80 --timeout 12h
     """
-    from allocsearch.cli.flags import Flags
     from allocsearch.cli.studying import search
-    from allocsearch.config import StudyConfig, merge, parse
     from allocsearch.study import load_study
 
-    config = load_study(name, directory or options.DEFAULT_DIRECTORY).config
-    more = Flags(n_trials=n_trials, timeout=timeout, max_cost=max_cost).values()
-    if more:
-        config = parse(StudyConfig, merge(config.given(), more))
+    flags = Flags(
+        n_trials=n_trials,
+        timeout=timeout,
+        max_cost=max_cost,
+        executor=executor,
+        workers=workers,
+        gpus_per_trial=gpus_per_trial,
+        address=address,
+        storage=storage,
+    )
+    study = load_study(name, directory or options.DEFAULT_DIRECTORY)
+    config = change(study.config, flags)
     raise typer.Exit(search(config, yes=True, as_json=as_json, quiet=quiet))

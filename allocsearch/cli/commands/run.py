@@ -38,6 +38,11 @@ def run(
     horizon: options.Horizon = None,
     n_seeds: options.NSeeds = None,
     set_: options.Settings = None,
+    executor: options.Executor = None,
+    workers: options.Workers = None,
+    gpus_per_trial: options.GpusPerTrial = None,
+    address: options.Address = None,
+    storage: options.Storage = None,
     directory: options.Directory = None,
     yes: options.Yes = False,
     dry_run: Annotated[
@@ -58,6 +63,7 @@ def run(
         allocsearch run study.yaml --n-trials 80 --set training.learning_rate=3e-4
         allocsearch run --task sokoban --budget large --dry-run
         allocsearch run -t sokoban -b small --set search.rungs=halving --timeout 2d
+        allocsearch run --task sokoban --budget small --executor local --workers 2
     """
     flags = Flags(
         task=task,
@@ -75,6 +81,11 @@ def run(
         horizon=horizon,
         n_seeds=n_seeds,
         directory=directory,
+        storage=storage,
+        executor=executor,
+        workers=workers,
+        gpus_per_trial=gpus_per_trial,
+        address=address,
     )
     study_config = configure(flags, set_, config)
     from allocsearch.cli.studying import describe, search
