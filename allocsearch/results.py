@@ -193,6 +193,6 @@ def _check_kinds(values: Mapping[str, Any]) -> None:
     if not values["objectives"] or not all(isinstance(text, str) for text in texts):
         raise TypeError(f"not all of {texts!r} are names")
     for seed in values["seeds"]:
-        for numbers in (seed["metrics"], seed["baseline"], *seed["curve"]):
+        for numbers in (seed["metrics"], seed.get("baseline", {}), *seed["curve"]):
             if not all(isinstance(number, int | float) for number in numbers.values()):
                 raise TypeError(f"metrics are {numbers!r}")

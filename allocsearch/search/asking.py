@@ -64,7 +64,9 @@ class Asker:
             trials = self._study.get_trials(deepcopy=False)
             # Exact, as a proposal is thrown away if anything came after this look.
             if most is not None and _n_begun(trials) >= most:
-                raise EnoughTrials(f"study {self._study.study_name!r} has its {most} trials.")
+                raise EnoughTrials(
+                    f"study {self._study.study_name!r} has its {most} trials."
+                )
             taken = self._taken_by(trials)
             waiting = [t.number for t in trials if t.state == TrialState.WAITING]
             if waiting:

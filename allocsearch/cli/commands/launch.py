@@ -39,7 +39,10 @@ def launch(
     submit: Annotated[
         bool,
         typer.Option(
-            "--submit/--print", help="Submit it, or print the script to look at."
+            "--submit/--print",
+            metavar="",
+            show_default=False,
+            help="Submit it, or print the script to look at, as it does unless told.",
         ),
     ] = False,
     directory: options.Directory = None,
