@@ -50,7 +50,13 @@ def test_what_is_not_finite_is_a_failure_with_a_reason(storage, points, bad):
     assert record.values is None
     assert record.reason == f"objective 2 of 2 is {bad}, not finite"
     assert record.attributes == {"step": 7}
-    assert study.counts() == {"running": 0, "complete": 0, "failed": 1, "refused": 0}
+    assert study.counts() == {
+        "running": 0,
+        "complete": 0,
+        "pruned": 0,
+        "failed": 1,
+        "refused": 0,
+    }
 
 
 def test_only_a_running_trial_can_be_told(storage: str, points: Points):
@@ -182,7 +188,13 @@ def test_what_is_put_into_the_database_is_checked(storage, points, params, reaso
     assert refused.refused
     assert refused.state == "failed"
     assert reason in (refused.reason or "")
-    assert study.counts() == {"running": 1, "complete": 0, "failed": 0, "refused": 1}
+    assert study.counts() == {
+        "running": 1,
+        "complete": 0,
+        "pruned": 0,
+        "failed": 0,
+        "refused": 1,
+    }
 
 
 def test_enqueued_points_are_tried_next_and_once(storage: str, points: Points):
@@ -243,7 +255,13 @@ def test_no_point_twice_when_processes_ask_at_once(storage, points, monkeypatch)
     assert mine.number == 2
     assert mine.row != between[0].row
     assert "at the same time" in (first.records()[1].reason or "")
-    assert first.counts() == {"running": 2, "complete": 0, "failed": 0, "refused": 1}
+    assert first.counts() == {
+        "running": 2,
+        "complete": 0,
+        "pruned": 0,
+        "failed": 0,
+        "refused": 1,
+    }
 
 
 def fill(path: Path, n_trials: int) -> None:
