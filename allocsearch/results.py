@@ -156,14 +156,21 @@ class TrialResult:
                 **values,
                 "allocation": Allocation.from_dict(values["allocation"]),
                 "objectives": tuple(Objective(**o) for o in values["objectives"]),
-                "seeds": _seeds(values["seeds"]),
-                "confirmed": _seeds(values.get("confirmed", ())),
+                "seeds": seeds_of(values["seeds"]),
+                "confirmed": seeds_of(values.get("confirmed", ())),
                 "audit": Audit.from_dict(audit) if audit else None,
             }
         )
 
 
-def _seeds(stored: Iterable[Mapping[str, Any]]) -> tuple[SeedResult, ...]:
+def seeds_of(stored: Iterable[Mapping[str, Any]]) -> tuple[SeedResult, ...]:
+    """The inverse of `asdict` of each.
+
+    Raises:
+        LookupError, TypeError, ValueError: they are nothing of that kind.
+    """
+    stored = list(stored)
+    _check_seeds(stored)
     return tuple(SeedResult(**seed) for seed in stored)
 
 
@@ -192,7 +199,10 @@ def _check_kinds(values: Mapping[str, Any]) -> None:
     texts += [values["allocation"][name] for name in ("expert", "aggregation")]
     if not values["objectives"] or not all(isinstance(text, str) for text in texts):
         raise TypeError(f"not all of {texts!r} are names")
-    for seed in values["seeds"]:
+
+
+def _check_seeds(seeds: Iterable[Mapping[str, Any]]) -> None:
+    for seed in seeds:
         for numbers in (seed["metrics"], seed.get("baseline", {}), *seed["curve"]):
             if not all(isinstance(number, int | float) for number in numbers.values()):
                 raise TypeError(f"metrics are {numbers!r}")

@@ -27,7 +27,7 @@ from allocsearch.folder import (
     write_text,
 )
 from allocsearch.manifest import describe_environment, first_difference
-from allocsearch.results import SeedResult, TrialResult
+from allocsearch.results import TrialResult, seeds_of
 from allocsearch.search import SearchStudy, TrialRecord
 from allocsearch.search.storage import with_password, without_password
 
@@ -281,22 +281,33 @@ def results_of(
     """
     results = [result_of(r) for r in search.records() if not r.refused]
     known = {result.number: result for result in results if result is not None}
+    try:
+        for number, group, stored in _groups_of(search):
+            if number in known:
+                known[number] = _with_group(known[number], group, stored, most_groups)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise StudyError(
+            f"search {search.name!r} is damaged: what the database says of further "
+            "seeds cannot be read"
+        ) from error
+    return list(known.values())
+
+
+def _groups_of(search: SearchStudy) -> list[tuple[int, int, Mapping[str, Any]]]:
+    """Trial, group and what came of it, in order."""
     groups = [
         (int(number), int(group), stored)
         for key, stored in search.annotations().items()
         if key.startswith("group/")
         for _, number, group in [key.split("/")]
     ]
-    for number, group, stored in sorted(groups, key=lambda entry: entry[:2]):
-        if number in known:
-            known[number] = _with_group(known[number], group, stored, most_groups)
-    return list(known.values())
+    return sorted(groups, key=lambda entry: entry[:2])
 
 
 def _with_group(
     result: TrialResult, group: int, stored: Mapping[str, Any], most: int | None
 ) -> TrialResult:
-    seeds = tuple(SeedResult(**seed) for seed in stored["seeds"])
+    seeds = seeds_of(stored["seeds"])
     if group < 0:
         return replace(result, confirmed=seeds)
     if most is not None and group > most:
@@ -304,7 +315,7 @@ def _with_group(
     return replace(
         result,
         seeds=result.seeds + seeds,
-        seconds=result.seconds + stored["seconds"],
+        seconds=result.seconds + float(stored["seconds"]),
     )
 
 

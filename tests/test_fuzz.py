@@ -308,10 +308,22 @@ def test_what_the_database_says_of_trials(finished, tmp_path, monkeypatch):
     search.close()
     stored = records[0].attributes["result"]
     draw = random.Random(0)
-    read = SimpleNamespace(records=lambda: records, close=lambda: None)
+    group = {"seeds": stored["seeds"], "reason": "", "seconds": 1.0}
+    notes = {"group/0/1": group, "group/0/-1": group}
+    read = SimpleNamespace(
+        name="s",
+        records=lambda: records,
+        annotations=lambda: notes,
+        close=lambda: None,
+    )
     monkeypatch.setattr(SearchStudy, "load", lambda *_: read)
     counts = {True: 0, False: 0}
     for _ in range(500):
         records[0].attributes["result"] = odd_value(draw, stored)
+        counts[outcome(look, directory)] += 1
+    records[0].attributes["result"] = stored
+    assert outcome(look, directory)
+    for _ in range(200):
+        notes["group/0/1"] = odd_value(draw, group)
         counts[outcome(look, directory)] += 1
     assert counts[False] > 100
