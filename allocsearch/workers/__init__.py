@@ -7,7 +7,12 @@ from allocsearch.config import ExecutionConfig
 from allocsearch.study import Study
 from allocsearch.workers.base import Executor, Listener
 
-_HOME = {"inline": "Inline", "local": "Local", "ray": "Ray"}
+_HOME = {
+    "inline": "allocsearch.workers.inline",
+    "local": "allocsearch.workers.local",
+    "ray": "allocsearch.workers.ray",
+}
+_CLASSES = {"inline": "Inline", "local": "Local", "ray": "Ray"}
 
 
 def make_executor(
@@ -26,6 +31,6 @@ def make_executor(
     """
     execution = execution or study.config.execution
     # Each on its own, as Ray takes seconds to import.
-    module = importlib.import_module(f"allocsearch.workers.{execution.executor}")
-    kind: Any = getattr(module, _HOME[execution.executor])
+    name = execution.executor
+    kind: Any = getattr(importlib.import_module(_HOME[name]), _CLASSES[name])
     return kind(study, listener, execution)

@@ -77,9 +77,12 @@ class Apart:
         return Answer(self.process.wait(timeout=120), out, self.err)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _compiled_once(tmp_path_factory):
-    """Processes share what they compile: that is nearly all the time they take."""
+    """Processes share what they compile: that is nearly all the time they take.
+
+    No longer than these tests: jaxlib 0.10 crashes as it stores some larger programs.
+    """
     folder = str(tmp_path_factory.mktemp("compiled"))
     names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
     values = (folder, 0.0)

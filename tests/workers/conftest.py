@@ -81,7 +81,7 @@ def _sleepy():
     registry._installed.cache_clear()
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(
-        [before, str(SITE)] if before else [SITE]
+        [before, str(SITE)] if before else [str(SITE)]
     )
     yield
     sys.path.remove(str(SITE))

@@ -55,7 +55,7 @@ class Sleepy(Task):
             Allocation("mlp", True, 2, 1, 32),
             tolerance=0.3,
             training={"horizon": 40, "n_seeds": 1},
-            search={"n_trials": 8},
+            search={"n_trials": 8, "confirm_seeds": 0},
         )
     }
     experts = (ExpertConfig(name="mlp"),)
