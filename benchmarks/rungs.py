@@ -43,9 +43,10 @@ def main() -> None:
     print(f"{options.trials} trials, {options.seeds} seeds, best {best:.3f}")
     for rungs, outcomes in found.items():
         regret, cost = np.array(outcomes).T
+        ratio = cost.mean() / base
         print(
             f"{rungs:11} regret {regret.mean():.4f} ± {half(regret):.4f}   "
-            f"cost {cost.mean():.2f} ± {half(cost):.2f}   ratio {cost.mean() / base:.2f}"
+            f"cost {cost.mean():.2f} ± {half(cost):.2f}   ratio {ratio:.2f}"
         )
 
 
