@@ -53,7 +53,7 @@ class CellSchedule:
         return [
             Job(self.cell.name, r.number, dict(r.point), self._until(r))
             for r in records
-            if r.state == "running" and not _is_paused(r)
+            if r.state == "running" and not self._waits(r)
         ]
 
     def adopted(self, number: int) -> Job | None:
@@ -94,7 +94,7 @@ class CellSchedule:
         """End the trials that wait at a rung for good, once nothing else is to come."""
         ended = []
         for record in self._records():
-            if record.state != "running" or not _is_paused(record):
+            if record.state != "running" or not self._waits(record):
                 continue
             fraction = record.attributes[RUNGS][-1][0]
             reason = (
@@ -196,7 +196,7 @@ class CellSchedule:
 
     def _climber(self, record: TrialRecord) -> Climber:
         scores = {f: tuple(v) for f, v in record.attributes.get(RUNGS, [])}
-        state = "paused" if _is_paused(record) else record.state
+        state = "paused" if self._waits(record) else record.state
         if state == "pruned":
             state = "failed"
         return Climber(
@@ -206,15 +206,15 @@ class CellSchedule:
     def _until(self, record: TrialRecord) -> float:
         return record.attributes.get(UNTIL, self._first(record.number))
 
+    def _waits(self, record: TrialRecord) -> bool:
+        """Whether a trial has paused where it was last sent."""
+        reached = record.attributes.get(RUNGS)
+        if record.state != "running" or not reached:
+            return False
+        return reached[-1][0] >= self._until(record)
+
     def _first(self, number: int) -> float:
         return 1.0 if self.cell.rungs is None else self.cell.rungs.ladder(number)[0]
-
-
-def _is_paused(record: TrialRecord) -> bool:
-    reached = record.attributes.get(RUNGS)
-    if record.state != "running" or not reached:
-        return False
-    return reached[-1][0] >= record.attributes.get(UNTIL, 1.0)
 
 
 def _group_key(number: int, group: int) -> str:

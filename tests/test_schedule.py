@@ -16,6 +16,7 @@ from allocsearch.config import ExpertConfig, Section
 from allocsearch.driver import Observer, run
 from allocsearch.errors import ConfigError, UnknownNameError
 from allocsearch.results import Objective
+from allocsearch.search import SearchStudy
 from allocsearch.study import load_study
 from allocsearch.tasks.protocol import NamedBudget, Task
 
@@ -190,6 +191,24 @@ def test_stopped_and_resumed_as_undisturbed(config, search, n):
         if all(t.state != "running" for t in study.trials()) and study.finalists():
             break
     assert plain(study) == plain(undisturbed)
+
+
+def test_killed_between_proposing_and_sending_nothing_stays_running(
+    config, monkeypatch
+):
+    send, calls = SearchStudy.send, []
+
+    def die_once(self, number, until):
+        calls.append(number)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        send(self, number, until)
+
+    undisturbed = run(config(HALVING, name="undisturbed"))
+    monkeypatch.setattr(SearchStudy, "send", die_once)
+    with pytest.raises(KeyboardInterrupt):
+        run(config(HALVING))
+    assert plain(run(config(HALVING))) == plain(undisturbed)
 
 
 def test_promoted_trials_go_on_from_their_checkpoint(config):
