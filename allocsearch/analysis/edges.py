@@ -36,8 +36,8 @@ def edge_notes(
             if edge:
                 what = _SHAPE.get(name, name.replace("_", " "))
                 notes.append(
-                    f"The best {arm_label(winner.arm)} {what} of budget "
-                    f"{winner.budget}, {known[name]:g}, is the {edge} searched: "
+                    f"The best {arm_label(winner.arm)} allocation of budget "
+                    f"{winner.budget} has {what} {known[name]:g}, the {edge} searched: "
                     "a wider range may hold a better one."
                 )
     return notes
