@@ -89,7 +89,11 @@ def test_updates_move_features_equally_far(axis, values, monkeypatch):
 
 @pytest.mark.parametrize(
     ("axis", "values"),
-    [("width", (16, 128)), ("n_experts", (4, 16)), ("depth", (1, 8))],
+    [
+        ("width", (16, 128)),
+        pytest.param("n_experts", (4, 16), marks=pytest.mark.long),
+        pytest.param("depth", (1, 8), marks=pytest.mark.long),
+    ],
 )
 def test_updates_of_muon_move_features_equally_far(axis, values):
     distances = [movement(**{axis: value}, optimizer="muon") for value in values]
