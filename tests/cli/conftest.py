@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import jax
 import pytest
 from typer.testing import CliRunner
 
@@ -77,23 +76,27 @@ class Apart:
         return Answer(self.process.wait(timeout=120), out, self.err)
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _compiled_once(tmp_path_factory):
     """Processes share what they compile: that is nearly all the time they take.
 
-    No longer than these tests: jaxlib 0.10 crashes as it stores some larger programs.
+    This process takes no part in it: jaxlib 0.10 crashes now and then as it stores one
+    of many large programs.
     """
-    folder = str(tmp_path_factory.mktemp("compiled"))
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    values = (folder, 0.0)
-    before = [getattr(jax.config, name) for name in names]
-    for name, value in zip(names, values, strict=True):
-        jax.config.update(name, value)
-        os.environ[name.upper()] = str(value)
+    folder = tmp_path_factory.getbasetemp() / "compiled"
+    folder.mkdir(exist_ok=True)
+    values = {
+        "JAX_COMPILATION_CACHE_DIR": str(folder),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.0",
+    }
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     yield
-    for name, value in zip(names, before, strict=True):
-        jax.config.update(name, value)
-        del os.environ[name.upper()]
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
 
 
 @pytest.fixture(scope="session")
