@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
 from allocsearch.config import Section, TrainingConfig
 from allocsearch.results import Objective
@@ -86,22 +85,3 @@ def test_an_interruption_changes_nothing_of_it(tmp_path, stop_after):
         )
     resumed = train_candidate(Counter(), CANDIDATE, directory=tmp_path / "t")
     assert resumed.seeds == train_candidate(Counter(), CANDIDATE).seeds
-
-
-def test_a_checkpoint_of_before_this_was_kept_goes_on(tmp_path):
-    asked = iter([False, False, True])
-    with pytest.raises(Interrupted):
-        train_candidate(
-            Counter(), CANDIDATE, directory=tmp_path / "t", should_stop=asked.__next__
-        )
-    metadata = checkpoint.read_manifest(tmp_path / "t")["metadata"]
-    old = {
-        name: value
-        for name, value in metadata.items()
-        if name not in ("training_curves", "recent", "n_recent")
-    }
-    checkpoint.save(tmp_path / "t", jnp.asarray(3, jnp.int32), old)
-    first, _ = train_candidate(Counter(), CANDIDATE, directory=tmp_path / "t").seeds
-    assert first.curve == train_candidate(Counter(), CANDIDATE).seeds[0].curve
-    # Chunk 4 is all that is known of the second point.
-    assert [point["score"] for point in first.training_curve] == [4.0, 5.5]

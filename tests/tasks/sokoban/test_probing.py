@@ -11,7 +11,7 @@ from allocsearch.config import parse
 from allocsearch.errors import ConfigError, DataError, UnknownNameError
 from allocsearch.experts.layers import rms_norm
 from allocsearch.tasks.probes import ProbeRequest
-from allocsearch.tasks.protocol import Run, build_model
+from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.sokoban import Sokoban, probing, trajectories
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.evaluation import play
@@ -23,6 +23,7 @@ from allocsearch.tasks.sokoban.trajectories import (
     play_greedily,
     read_inside,
 )
+from allocsearch.tasks.trained import Run
 
 LIMIT = 12
 RECURRENT = Allocation("conv_lstm", True, 2, 2, 4)
