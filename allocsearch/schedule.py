@@ -23,7 +23,7 @@ from allocsearch.search import (
 )
 from allocsearch.search.rungs import Climber
 from allocsearch.search.trial_records import RUNGS, UNTIL
-from allocsearch.study import result_of, results_of
+from allocsearch.study import group_key, result_of, results_of
 
 
 @dataclass
@@ -92,9 +92,11 @@ class CellSchedule:
 
     def prune(self) -> list[TrialResult]:
         """End the trials that wait at a rung for good, once nothing else is to come."""
+        if self.cell.rungs is None:
+            return []
         ended = []
         for record in self._records():
-            if record.state != "running" or not self._waits(record):
+            if not self._waits(record):
                 continue
             fraction = record.attributes[RUNGS][-1][0]
             reason = (
@@ -164,10 +166,11 @@ class CellSchedule:
 
     def _lacking(self, trials: Sequence[TrialResult], group: int) -> list[Job]:
         stored = self.search.annotations()
+        lacking = [t for t in trials if group_key(t.number, group) not in stored]
+        points = {record.number: record.point for record in self._records()}
         return [
-            self._again(trial, group)
-            for trial in trials
-            if _group_key(trial.number, group) not in stored
+            Job(self.cell.name, t.number, dict(points[t.number]), group=group)
+            for t in lacking
         ]
 
     def store_group(self, job: Job, result: TrialResult) -> None:
@@ -177,11 +180,7 @@ class CellSchedule:
             # Runs without metrics disqualify the trial, as one diverged seed does.
             stored["seeds"] = [{"seed": -1, "metrics": {}}]
         kept = {name: stored[name] for name in ("seeds", "reason", "seconds")}
-        self.search.annotate(_group_key(job.number, job.group), kept)
-
-    def _again(self, trial: TrialResult, group: int) -> Job:
-        record = next(r for r in self._records() if r.number == trial.number)
-        return Job(self.cell.name, trial.number, dict(record.point), group=group)
+        self.search.annotate(group_key(job.number, job.group), kept)
 
     def _sent(self, number: int, until: float) -> Job:
         self.search.send(number, until)
@@ -215,7 +214,3 @@ class CellSchedule:
 
     def _first(self, number: int) -> float:
         return 1.0 if self.cell.rungs is None else self.cell.rungs.ladder(number)[0]
-
-
-def _group_key(number: int, group: int) -> str:
-    return f"group/{number}/{group}"

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from allocsearch.plan import Cell
 
+_GROUPS = "group/"
 STORAGE_VARIABLE = "ALLOCSEARCH_STORAGE"
 
 
@@ -293,12 +294,17 @@ def results_of(
     return list(known.values())
 
 
+def group_key(number: int, group: int) -> str:
+    """Under which name a search keeps what came of a trial's group of further seeds."""
+    return f"{_GROUPS}{number}/{group}"
+
+
 def _groups_of(search: SearchStudy) -> list[tuple[int, int, Mapping[str, Any]]]:
     """Trial, group and what came of it, in order."""
     groups = [
         (int(number), int(group), stored)
         for key, stored in search.annotations().items()
-        if key.startswith("group/")
+        if key.startswith(_GROUPS)
         for _, number, group in [key.split("/")]
     ]
     return sorted(groups, key=lambda entry: entry[:2])
