@@ -147,6 +147,16 @@ StudyName = Annotated[
         show_default=False,
     ),
 ]
+Checkpoint = Annotated[
+    str,
+    typer.Argument(
+        metavar="CHECKPOINT", help="A checkpoint's folder, or a study's name."
+    ),
+]
+TrialOfStudy = Annotated[
+    str | None,
+    typer.Argument(metavar="TRIAL", help="Of a study, as `show` takes it."),
+]
 Directory = Annotated[
     Path | None,
     typer.Option(

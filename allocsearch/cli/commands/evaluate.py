@@ -9,16 +9,8 @@ from allocsearch.cli import options
 
 
 def evaluate(
-    checkpoint: Annotated[
-        str,
-        typer.Argument(
-            metavar="CHECKPOINT", help="A checkpoint's folder, or a study's name."
-        ),
-    ],
-    trial: Annotated[
-        str | None,
-        typer.Argument(metavar="TRIAL", help="Of a study, as `show` takes it."),
-    ] = None,
+    checkpoint: options.Checkpoint,
+    trial: options.TrialOfStudy = None,
     split: Annotated[
         str,
         typer.Option(

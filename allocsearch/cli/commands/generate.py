@@ -8,16 +8,8 @@ from allocsearch.cli import options
 
 
 def generate(
-    checkpoint: Annotated[
-        str,
-        typer.Argument(
-            metavar="CHECKPOINT", help="A checkpoint's folder, or a study's name."
-        ),
-    ],
-    trial: Annotated[
-        str | None,
-        typer.Argument(metavar="TRIAL", help="Of a study, as `show` takes it."),
-    ] = None,
+    checkpoint: options.Checkpoint,
+    trial: options.TrialOfStudy = None,
     prompt: Annotated[
         str,
         typer.Option("--prompt", "-p", metavar="TEXT", help="What the text goes on."),
