@@ -15,6 +15,7 @@ from allocsearch.errors import AllocsearchError, CheckpointError, StudyError
 from allocsearch.latency import latency_seconds
 from allocsearch.objectives import ordered_objectives
 from allocsearch.plan import Cell
+from allocsearch.programs import release_programs
 from allocsearch.results import TrialResult
 from allocsearch.study import Study, checkpoint_name
 from allocsearch.trial import (
@@ -138,6 +139,8 @@ def attempt(
         raise
     except Exception as error:  # one trial's fault is not the study's
         return replace(result, state="failed", reason=_reason(candidate, error))
+    finally:
+        release_programs()
     return _scored(result, outcome)
 
 

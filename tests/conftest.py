@@ -10,6 +10,8 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
+from allocsearch.programs import release_programs
+
 # A loaded machine makes examples slow, which says nothing about the code.
 settings.register_profile(
     "steady", deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -31,6 +33,13 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "long" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def programs_are_released():
+    """Thousands of tests compile more than one process can hold."""
+    yield
+    release_programs()
 
 
 @pytest.fixture(scope="session")

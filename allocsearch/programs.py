@@ -1,0 +1,34 @@
+"""Compiled programs, which a process must let go of from time to time."""
+
+from pathlib import Path
+
+import jax
+
+_MAPPINGS = Path("/proc/self/maps")
+_LIMIT = Path("/proc/sys/vm/max_map_count")
+
+
+def release_programs(share: float = 0.25) -> bool:
+    """Forget compiled programs where they hold much of what a process may map.
+
+    Every program compiled for the CPU keeps some tens of memory mappings, of which
+    Linux gives a process 65 530 (`vm.max_map_count`). At the limit the next compilation
+    aborts the process, which a study of a few hundred trials would get to. What is
+    still needed is compiled again, to the same program.
+
+    Args:
+        share: of the limit, above which programs are forgotten.
+
+    Returns:
+        Whether they were forgotten. Always where the system tells no count.
+    """
+    try:
+        with _MAPPINGS.open("rb") as lines:
+            held = sum(1 for _ in lines)
+        limit = int(_LIMIT.read_text())
+    except (OSError, ValueError):
+        held, limit = 1, 0
+    if held <= share * limit:
+        return False
+    jax.clear_caches()
+    return True
