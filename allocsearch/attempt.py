@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from allocsearch import checkpoint
+from allocsearch.candidate import Candidate
 from allocsearch.errors import AllocsearchError, CheckpointError, StudyError
 from allocsearch.latency import latency_seconds
 from allocsearch.objectives import ordered_objectives
@@ -19,7 +20,6 @@ from allocsearch.programs import release_programs
 from allocsearch.results import TrialResult
 from allocsearch.study import Study, checkpoint_name
 from allocsearch.trial import (
-    Candidate,
     Interrupted,
     Outcome,
     Progress,

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from allocsearch.attempt import Job, blank_result, candidate_of
+from allocsearch.candidate import Candidate
 from allocsearch.claims import FINALISTS, Alone, Claims, Key, Shared, Word
 from allocsearch.config import StudyConfig
 from allocsearch.finalists import score_finalists
@@ -23,7 +24,7 @@ from allocsearch.schedule import CellSchedule
 from allocsearch.search import LateResult, SearchStudy, is_shared, ride_out
 from allocsearch.search.seeds import derive_seed
 from allocsearch.study import Study, prepare
-from allocsearch.trial import Candidate, Interrupted, Progress
+from allocsearch.trial import Interrupted, Progress
 from allocsearch.workers import make_executor
 from allocsearch.workers.base import Ended, Executor, Listener
 

@@ -5,13 +5,13 @@ from statistics import fmean
 
 from allocsearch import checkpoint
 from allocsearch.analysis.best import best_by_arm
+from allocsearch.candidate import evaluate_checkpoint
 from allocsearch.checkpoint import Place
 from allocsearch.errors import CheckpointError, DataError
 from allocsearch.folder import write_json
 from allocsearch.plan import CONFIRMATION
 from allocsearch.results import TrialResult
 from allocsearch.study import Study, checkpoint_name
-from allocsearch.trial import evaluate_checkpoint
 
 
 def score_finalists(study: Study, note: Callable[[str], None]) -> None:

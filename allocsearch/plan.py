@@ -7,16 +7,17 @@ from functools import cached_property
 from typing import Any
 
 from allocsearch.allocation import Allocation, Scalar
-from allocsearch.config import ExpertConfig, StudyConfig, TrainingConfig, parse
+from allocsearch.candidate import Candidate
+from allocsearch.config import ExpertConfig, StudyConfig, TrainingConfig
 from allocsearch.errors import ConfigError
 from allocsearch.objectives import searched_objectives
+from allocsearch.parsing import parse
 from allocsearch.registry import find
 from allocsearch.results import Objective
 from allocsearch.search import Axis, Points, make_sampler
 from allocsearch.search.rungs import Rungs
 from allocsearch.search.seeds import derive_seed
 from allocsearch.tasks.resolve import Setting, resolve
-from allocsearch.trial import Candidate
 
 DEFAULT_N_TRIALS = 40
 AXES = ("depth", "n_experts", "radius", "aggregation", "width")

@@ -17,7 +17,7 @@ import yaml
 
 from allocsearch.analysis.best import best_by_arm
 from allocsearch.analysis.pareto import pareto_front
-from allocsearch.config import EXTENDED, StudyConfig, load_config, merge, parse
+from allocsearch.config import EXTENDED, StudyConfig, load_config
 from allocsearch.errors import AllocsearchError, StudyError, unknown_name
 from allocsearch.folder import (
     STUDY_FORMAT,
@@ -27,6 +27,7 @@ from allocsearch.folder import (
     write_text,
 )
 from allocsearch.manifest import describe_environment, first_difference
+from allocsearch.parsing import merge, parse
 from allocsearch.results import TrialResult, seeds_of
 from allocsearch.search import SearchStudy, TrialRecord
 from allocsearch.search.storage import with_password, without_password

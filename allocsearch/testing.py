@@ -35,7 +35,8 @@ from allocsearch.experts import (
 from allocsearch.network import ParallelExperts
 from allocsearch.registry import load
 from allocsearch.space import core_flops
-from allocsearch.tasks.protocol import Scores, Task
+from allocsearch.tasks.protocol import Task
+from allocsearch.tasks.records import Scores
 
 GRIDS = {0: (), 1: (5,), 2: (4, 3)}
 

@@ -1,11 +1,10 @@
 """One allocation: build, check its work, train, evaluate along the way, score."""
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -16,8 +15,8 @@ from jaxtyping import PyTree
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
 from allocsearch.audit import audit_model
+from allocsearch.candidate import Candidate, describe_candidate
 from allocsearch.checkpoint import Place, Writer
-from allocsearch.config import TrainingConfig
 from allocsearch.errors import (
     AllocsearchError,
     AuditError,
@@ -26,7 +25,7 @@ from allocsearch.errors import (
 )
 from allocsearch.results import SeedResult
 from allocsearch.space import core_flops
-from allocsearch.tasks.protocol import Scores, Task, build_model, n_chunks
+from allocsearch.tasks.protocol import Task, build_model, n_chunks
 from allocsearch.work import Audit, Budget, format_flops
 
 
@@ -40,23 +39,6 @@ class Interrupted(Exception):  # noqa: N818 - an ending, not a fault
 
 class Dropped(Interrupted):
     """Training stopped at once, without a checkpoint: it is another process's now."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What one trial trains.
-
-    Attributes:
-        allocation: the network.
-        training: horizon, learning rate and the rest, every field set.
-        seeds: one training run each.
-        task: the task's name and fields, as `Setting.task_config` has them.
-    """
-
-    allocation: Allocation
-    training: TrainingConfig
-    seeds: tuple[int, ...]
-    task: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -377,94 +359,3 @@ def _final(curve: Sequence[dict[str, float]], window: int) -> dict[str, float]:
         for name in names
         if name != "steps"
     }
-
-
-def describe_candidate(candidate: Candidate) -> dict[str, Any]:
-    """What a checkpoint says of its candidate, JSON-ready."""
-    return {
-        "allocation": candidate.allocation.to_dict(),
-        "training": candidate.training.model_dump(mode="json"),
-        "seeds": list(candidate.seeds),
-        # Through JSON, so that tuples and lists compare equal.
-        "task": json.loads(json.dumps(dict(candidate.task))),
-    }
-
-
-def candidate_from(description: dict[str, Any]) -> Candidate:
-    """The inverse of `describe_candidate`.
-
-    Raises:
-        CheckpointError: it describes none.
-    """
-    try:
-        return Candidate(
-            Allocation.from_dict(description["allocation"]),
-            TrainingConfig(**description["training"]),
-            tuple(description["seeds"]),
-            dict(description["task"]),
-        )
-    except (LookupError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            "the checkpoint is foreign: it does not say which network it is of"
-        ) from error
-
-
-def describe_checkpoint(
-    path: Place, note: Callable[[str], None] = lambda _: None
-) -> tuple[Candidate, int]:
-    """The candidate of a checkpoint, and the steps that it was trained for.
-
-    Args:
-        path: the checkpoint's folder or URL.
-        note: told in a sentence when a damaged step is passed over.
-
-    Raises:
-        CheckpointError: it is missing, damaged or foreign.
-    """
-    metadata = checkpoint.latest(path, note=note).metadata
-    steps = metadata.get("steps")
-    if not isinstance(steps, int):
-        raise CheckpointError(
-            f"checkpoint {path} is foreign: it does not say how far training was"
-        )
-    return candidate_from(metadata.get("candidate", {})), steps
-
-
-def load_networks(path: Place, task: Task, *, most: int | None = None) -> PyTree:
-    """The networks of a checkpoint, as much of a state as `Task.evaluate` reads.
-
-    Args:
-        path: the checkpoint's folder or URL.
-        task: the task that they were trained on, or one like it.
-        most: how many, the first seeds; all of them if left out.
-
-    Raises:
-        CheckpointError: it is missing, damaged or foreign.
-    """
-    found = checkpoint.latest(path)
-    candidate = candidate_from(found.metadata.get("candidate", {}))
-    seeds = candidate.seeds[:most]
-    template = task.init_trained(candidate.allocation, candidate.training, seeds)
-    return found.restore(template, partial=True)
-
-
-def evaluate_checkpoint(path: Place, task: Task, split: str) -> list[dict[str, float]]:
-    """Score the networks of a checkpoint.
-
-    Args:
-        path: the checkpoint's folder or URL.
-        task: the task that they were trained on, or one like it.
-        split: "valid" or "test".
-
-    Returns:
-        For each seed its metrics by name.
-
-    Raises:
-        CheckpointError: it is missing, damaged or foreign.
-    """
-    return task.evaluate(load_networks(path, task), split)
-
-
-def evaluate_checkpoint_each(path: Place, task: Task, split: str) -> list[Scores]:
-    """As `evaluate_checkpoint`, and what each item scored, where the task can tell."""
-    return task.evaluate_each(load_networks(path, task), split)

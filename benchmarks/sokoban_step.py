@@ -27,7 +27,8 @@ from torch_comparison import compare
 
 from allocsearch.allocation import Allocation
 from allocsearch.audit import audit_model
-from allocsearch.config import TrainingConfig, merge, parse
+from allocsearch.config import TrainingConfig
+from allocsearch.parsing import merge, parse
 from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.sokoban import Sokoban
 from allocsearch.tasks.sokoban.config import SokobanConfig

@@ -4,8 +4,9 @@ import jax.numpy as jnp
 import pytest
 
 from allocsearch.allocation import Allocation
+from allocsearch.candidate import Candidate
 from allocsearch.config import TrainingConfig
-from allocsearch.trial import Candidate, train_candidate
+from allocsearch.trial import train_candidate
 
 
 class Counting:

@@ -6,8 +6,9 @@ import random
 import pytest
 from pydantic import BaseModel
 
-from allocsearch.config import StudyConfig, load_config, merge
+from allocsearch.config import StudyConfig, load_config
 from allocsearch.errors import AllocsearchError, ConfigError
+from allocsearch.parsing import merge
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 
 from allocsearch.allocation import Allocation
 from allocsearch.audit import trace_core
-from allocsearch.config import parse
 from allocsearch.errors import ConfigError
 from allocsearch.experts import LevelShape, Read, layers, spec_of
 from allocsearch.experts.conv_lstm import CellState, ConvLSTM
 from allocsearch.network import ParallelExperts
+from allocsearch.parsing import parse
 from allocsearch.space import core_flops
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.task import Sokoban

@@ -9,7 +9,8 @@ import pytest
 
 from allocsearch.allocation import Allocation
 from allocsearch.audit import audit_model
-from allocsearch.config import load_config, parse
+from allocsearch.config import load_config
+from allocsearch.parsing import parse
 from allocsearch.plan import plan
 from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.sokoban.config import SokobanConfig

@@ -12,13 +12,15 @@ import pytest
 
 from allocsearch import registry
 from allocsearch.allocation import Allocation
-from allocsearch.config import ExpertConfig, Section
+from allocsearch.config import ExpertConfig
 from allocsearch.driver import Observer, run
 from allocsearch.errors import ConfigError, UnknownNameError
+from allocsearch.parsing import Section
 from allocsearch.results import Objective
 from allocsearch.search import SearchStudy
 from allocsearch.study import load_study
-from allocsearch.tasks.protocol import NamedBudget, Task
+from allocsearch.tasks.protocol import Task
+from allocsearch.tasks.records import NamedBudget
 
 
 class Pass(eqx.Module):

@@ -14,12 +14,14 @@ import pytest
 
 from allocsearch import checkpoint, registry
 from allocsearch.allocation import Allocation
-from allocsearch.config import ExpertConfig, Section
+from allocsearch.config import ExpertConfig
 from allocsearch.driver import Observer, run
 from allocsearch.errors import ConfigError, StudyError
+from allocsearch.parsing import Section
 from allocsearch.results import Objective
 from allocsearch.study import load_study
-from allocsearch.tasks.protocol import NamedBudget, Task
+from allocsearch.tasks.protocol import Task
+from allocsearch.tasks.records import NamedBudget
 
 
 class Pass(eqx.Module):

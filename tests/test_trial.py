@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import pytest
 
 from allocsearch.allocation import Allocation
-from allocsearch.config import Section, TrainingConfig
+from allocsearch.candidate import Candidate
+from allocsearch.config import TrainingConfig
+from allocsearch.parsing import Section
 from allocsearch.results import Objective
 from allocsearch.tasks.protocol import Task
-from allocsearch.trial import Candidate, Interrupted, train_candidate
+from allocsearch.trial import Interrupted, train_candidate
 
 ALLOCATION = Allocation("mlp", True, 1, 1, 4)
 CANDIDATE = Candidate(

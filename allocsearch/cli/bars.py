@@ -21,8 +21,8 @@ from allocsearch.results import TrialResult
 from allocsearch.study import Study
 
 if TYPE_CHECKING:
+    from allocsearch.candidate import Candidate
     from allocsearch.plan import Cell
-    from allocsearch.trial import Candidate
     from allocsearch.trial import Progress as TrialProgress
 
 

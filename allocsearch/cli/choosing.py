@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 
 from allocsearch.allocation import DEFAULT_AGGREGATION, Allocation, Radius
-from allocsearch.config import ExpertConfig, SpaceConfig, parse
+from allocsearch.config import ExpertConfig, SpaceConfig
 from allocsearch.errors import ConfigError
+from allocsearch.parsing import parse
 from allocsearch.registry import find
 from allocsearch.tasks.resolve import Setting
 

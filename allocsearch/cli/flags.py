@@ -105,7 +105,8 @@ def change(config: "StudyConfig", flags: Flags) -> "StudyConfig":
     Raises:
         ConfigError: a field is wrong.
     """
-    from allocsearch.config import StudyConfig, merge, parse
+    from allocsearch.config import StudyConfig
+    from allocsearch.parsing import merge, parse
 
     return parse(StudyConfig, merge(config.given(), flags.values()))
 

@@ -4,13 +4,13 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from allocsearch.candidate import describe_checkpoint, load_networks
 from allocsearch.checkpoint import Place
 from allocsearch.cli.flags import Flags
 from allocsearch.cli.printing import note, show_json, stdout
 from allocsearch.cli.scoring import task_fields
-from allocsearch.tasks.protocol import Prompt
+from allocsearch.tasks.records import Prompt
 from allocsearch.tasks.resolve import build_task
-from allocsearch.trial import describe_checkpoint, load_networks
 
 
 def print_text(

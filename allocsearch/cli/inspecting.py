@@ -14,7 +14,7 @@ from allocsearch.analysis.formats import plain
 from allocsearch.cli.printing import note, show, show_json, stderr, stdout
 from allocsearch.errors import DataError
 from allocsearch.registry import load
-from allocsearch.tasks.protocol import DataOptions, DataReport
+from allocsearch.tasks.records import DataOptions, DataReport
 
 _MOST_PROBLEMS = 20
 _MOST_VALUES = 4

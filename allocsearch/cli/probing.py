@@ -11,6 +11,7 @@ from allocsearch import checkpoint
 from allocsearch.analysis.fitted import Column, FittedTable
 from allocsearch.analysis.formats import MISSING, arm_label, format_number, plain
 from allocsearch.analysis.recall import RecallCurve, recall_curve
+from allocsearch.candidate import candidate_from, load_networks
 from allocsearch.cli.curve_files import Curves, check_curve_file, write_curves
 from allocsearch.cli.exits import NothingToDo
 from allocsearch.cli.flags import Flags
@@ -20,7 +21,6 @@ from allocsearch.cli.viewing import find_checkpoint, labels
 from allocsearch.errors import ConfigError, unknown_name
 from allocsearch.tasks.probes import ProbeCounts, Probed, ProbeRequest
 from allocsearch.tasks.resolve import build_task
-from allocsearch.trial import candidate_from, load_networks
 
 READINGS = ("network", "observation")
 

@@ -13,19 +13,19 @@ from allocsearch.analysis.cells import words
 from allocsearch.analysis.fitted import Column, FittedTable
 from allocsearch.analysis.formats import arm_label, format_number, plain
 from allocsearch.analysis.rows import Row
+from allocsearch.candidate import describe_checkpoint, evaluate_checkpoint_each
 from allocsearch.checkpoint import Place
 from allocsearch.cli.exits import NothingToDo
 from allocsearch.cli.flags import Flags
 from allocsearch.cli.item_files import check_item_file, write_items
 from allocsearch.cli.naming import find_trial, name_of
 from allocsearch.cli.printing import note, show, show_json
-from allocsearch.config import merge, parse_setting
 from allocsearch.errors import ConfigError, unknown_name
+from allocsearch.parsing import merge, parse_setting
 from allocsearch.results import TrialResult
 from allocsearch.study import load_study
-from allocsearch.tasks.protocol import Scores
+from allocsearch.tasks.records import Scores
 from allocsearch.tasks.resolve import build_task
-from allocsearch.trial import describe_checkpoint, evaluate_checkpoint_each
 
 SPLITS = ("valid", "test")
 

@@ -17,6 +17,7 @@ from allocsearch.analysis.formats import (
     plain,
 )
 from allocsearch.analysis.rows import Row
+from allocsearch.candidate import Candidate, describe_candidate
 from allocsearch.cli import exits
 from allocsearch.cli.bars import Bar, make_progress
 from allocsearch.cli.choosing import Shape, choose
@@ -30,13 +31,11 @@ from allocsearch.errors import ConfigError
 from allocsearch.plan import AXES, Cell
 from allocsearch.tasks.resolve import resolve
 from allocsearch.trial import (
-    Candidate,
     Interrupted,
     Outcome,
     Progress,
     TrialFailed,
     audit_candidate,
-    describe_candidate,
     train_candidate,
 )
 from allocsearch.work import Audit, format_flops

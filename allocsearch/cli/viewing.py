@@ -11,15 +11,15 @@ from rich.text import Text
 
 from allocsearch import checkpoint
 from allocsearch.analysis.formats import arm_label, plain
+from allocsearch.candidate import describe_checkpoint, load_networks
 from allocsearch.checkpoint import Place
 from allocsearch.cli.flags import Flags
 from allocsearch.cli.printing import note, show, show_json, stderr
 from allocsearch.cli.scoring import is_study, locate, task_fields
 from allocsearch.errors import ConfigError, unknown_name
 from allocsearch.tasks.pictures import beside, check_suffix, save
-from allocsearch.tasks.protocol import Showing
+from allocsearch.tasks.records import Showing
 from allocsearch.tasks.resolve import build_task
-from allocsearch.trial import describe_checkpoint, load_networks
 
 SPLITS = ("train", "valid", "test")
 

@@ -18,14 +18,14 @@ from allocsearch.config import (
     SpaceConfig,
     StudyConfig,
     TrainingConfig,
-    merge,
-    parse,
 )
 from allocsearch.errors import BudgetError, ConfigError, UnknownNameError, unknown_name
 from allocsearch.model import readout
+from allocsearch.parsing import merge, parse
 from allocsearch.registry import check_limits, find, limited_to, load, names
 from allocsearch.space import core_flops, feasible_space, work_of
-from allocsearch.tasks.protocol import NamedBudget, Recipe, Task
+from allocsearch.tasks.protocol import Task
+from allocsearch.tasks.records import NamedBudget, Recipe
 from allocsearch.tasks.replay import ReplayTask
 from allocsearch.work import Budget, Work, format_flops, parse_flops
 

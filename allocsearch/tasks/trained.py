@@ -13,7 +13,8 @@ from allocsearch.allocation import Allocation
 from allocsearch.config import TrainingConfig
 from allocsearch.model import Model
 from allocsearch.scaling import Optimizer, OptimizerState
-from allocsearch.tasks.protocol import Scores, Task, build_model, n_chunks
+from allocsearch.tasks.protocol import Task, build_model, n_chunks
+from allocsearch.tasks.records import Scores
 
 
 class Run(eqx.Module):

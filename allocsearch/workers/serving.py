@@ -9,8 +9,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from allocsearch.attempt import Job, attempt
-from allocsearch.config import StudyConfig, parse
+from allocsearch.config import StudyConfig
 from allocsearch.errors import AllocsearchError
+from allocsearch.parsing import parse
 from allocsearch.study import Study
 from allocsearch.trial import Dropped, Interrupted
 from allocsearch.workers.base import Control, valid_seconds

@@ -5,7 +5,8 @@ import json
 import pytest
 import yaml
 
-from allocsearch.config import StudyConfig, parse
+from allocsearch.config import StudyConfig
+from allocsearch.parsing import parse
 
 
 def test_status_of_one_study(cli, finished):

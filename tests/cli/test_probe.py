@@ -13,6 +13,7 @@ from rich.console import Console
 
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
+from allocsearch.candidate import Candidate, describe_candidate
 from allocsearch.cli.exits import NothingToDo
 from allocsearch.cli.probing import Network, _check_calibrated, _curves, _table
 from allocsearch.config import TrainingConfig
@@ -20,7 +21,6 @@ from allocsearch.errors import ConfigError
 from allocsearch.tasks.probes import ProbeCounts, Probed, ProbeRequest
 from allocsearch.tasks.resolve import build_task
 from allocsearch.tasks.sokoban import probing, trajectories
-from allocsearch.trial import Candidate, describe_candidate
 
 LIMIT = 8
 ALLOCATION = Allocation("conv_glu", True, 1, 1, 4)

@@ -11,9 +11,9 @@ from scipy import stats
 
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
+from allocsearch.candidate import Candidate, describe_candidate
 from allocsearch.config import TrainingConfig
 from allocsearch.tasks.resolve import build_task
-from allocsearch.trial import Candidate, describe_candidate
 
 SHAPE = ("--n-experts", "1", "--recurrent")
 LEVELS = {"interior": [4, 4], "n_boxes": 1, "n_train": 8, "n_valid": 30, "n_test": 8}

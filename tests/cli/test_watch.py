@@ -5,10 +5,10 @@ from PIL import Image
 
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
+from allocsearch.candidate import Candidate, describe_candidate
 from allocsearch.cli.viewing import labels
 from allocsearch.config import TrainingConfig
 from allocsearch.tasks.resolve import build_task
-from allocsearch.trial import Candidate, describe_candidate
 
 LEVELS = "#####\n#@$.#\n#####\n\n######\n#@ $.#\n######\n"
 LIMIT = 5

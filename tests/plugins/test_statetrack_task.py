@@ -11,7 +11,8 @@ from allocsearch.allocation import Allocation
 from allocsearch.config import SpaceConfig, TrainingConfig
 from allocsearch.errors import UnknownNameError
 from allocsearch.space import core_flops, feasible_space
-from allocsearch.tasks.protocol import Scores, n_chunks
+from allocsearch.tasks.protocol import n_chunks
+from allocsearch.tasks.records import Scores
 from allocsearch.testing import ConformanceError, check_task
 from allocsearch.work import Budget
 from allocsearch_statetrack.groups import GROUPS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from allocsearch import registry
-from allocsearch.config import merge
+from allocsearch.parsing import merge
 
 
 def _load(name):

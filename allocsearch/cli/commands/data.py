@@ -110,7 +110,7 @@ def data(
     """
     from allocsearch.cli.flags import parse_count
     from allocsearch.cli.inspecting import print_prepared, print_report
-    from allocsearch.tasks.protocol import DataOptions
+    from allocsearch.tasks.records import DataOptions
 
     counts = {
         "max_tokens": max_tokens,

@@ -53,7 +53,7 @@ def generate(
     from allocsearch.cli.flags import Flags
     from allocsearch.cli.generating import print_text
     from allocsearch.cli.scoring import locate
-    from allocsearch.tasks.protocol import Prompt
+    from allocsearch.tasks.records import Prompt
 
     path = locate(checkpoint, trial, directory or options.DEFAULT_DIRECTORY)
     asked = Prompt(prompt, n_tokens, temperature, top_k, seed)

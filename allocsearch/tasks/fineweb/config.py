@@ -2,7 +2,7 @@
 
 from pydantic import model_validator
 
-from allocsearch.config import Count, Section
+from allocsearch.parsing import Count, Section
 
 
 class EvaluationConfig(Section):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from allocsearch.model import Model
-from allocsearch.tasks.protocol import Prompt
+from allocsearch.tasks.records import Prompt
 
 
 def continue_tokens(model: Model, tokens: list[int], request: Prompt) -> list[int]:

@@ -33,7 +33,7 @@ from allocsearch.tasks.fineweb.preparation import (
 from allocsearch.tasks.fineweb.scans import scan_shard
 from allocsearch.tasks.fineweb.shards import count_tokens
 from allocsearch.tasks.fineweb.tokenization import load_tokenizer
-from allocsearch.tasks.protocol import DataOptions, DataReport
+from allocsearch.tasks.records import DataOptions, DataReport
 
 
 def inspect(path: Path, column: str = "text") -> DataReport:

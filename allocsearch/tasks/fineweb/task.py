@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from allocsearch.allocation import Allocation, Scalar
-from allocsearch.config import ExpertConfig, Section, TrainingConfig
+from allocsearch.config import ExpertConfig, TrainingConfig
 from allocsearch.errors import ConfigError, DataError, unknown_name
 from allocsearch.model import Model
+from allocsearch.parsing import Section
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer
 from allocsearch.tasks.fineweb.budgets import BUDGETS
@@ -40,7 +41,7 @@ from allocsearch.tasks.fineweb.training import (
     fresh_carries,
     train_chunk,
 )
-from allocsearch.tasks.protocol import (
+from allocsearch.tasks.records import (
     DataOptions,
     DataReport,
     Generated,

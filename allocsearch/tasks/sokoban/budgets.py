@@ -3,7 +3,7 @@
 from types import MappingProxyType
 
 from allocsearch.allocation import Allocation
-from allocsearch.tasks.protocol import NamedBudget
+from allocsearch.tasks.records import NamedBudget
 
 
 def _reference(depth: int, width: int) -> Allocation:

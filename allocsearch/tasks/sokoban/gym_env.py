@@ -19,8 +19,8 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, PRNGKeyArray
 
-from allocsearch.config import parse
 from allocsearch.errors import ConfigError, DataError
+from allocsearch.parsing import parse
 from allocsearch.tasks.sokoban.board_text import PLAYER, render_codes
 from allocsearch.tasks.sokoban.config import (
     EnvironmentConfig,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from allocsearch.tasks.protocol import DataReport
+from allocsearch.tasks.records import DataReport
 from allocsearch.tasks.sokoban.board_text import size
 from allocsearch.tasks.sokoban.level_files import (
     SPLITS,

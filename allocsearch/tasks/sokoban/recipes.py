@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from allocsearch.tasks.protocol import Recipe
+from allocsearch.tasks.records import Recipe
 
 # Taufeeque et al., "Planning in a recurrent neural network that plays Sokoban" (2024).
 # Epsilon and the gradient's limit are a summed loss's constants over 640 steps: they

@@ -7,7 +7,7 @@ import numpy as np
 from rich.text import Text
 
 from allocsearch.tasks.pictures import captioned
-from allocsearch.tasks.protocol import Showing
+from allocsearch.tasks.records import Showing
 from allocsearch.tasks.sokoban.board_text import render_codes
 from allocsearch.tasks.sokoban.drawing import board_text, draw_board, framed
 from allocsearch.tasks.sokoban.playback import Episode

@@ -11,19 +11,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray, PyTree
 
-from allocsearch.config import ExpertConfig, Section
+from allocsearch.config import ExpertConfig
 from allocsearch.errors import ConfigError, DataError
 from allocsearch.model import Model
+from allocsearch.parsing import Section
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer, OptimizerState
 from allocsearch.tasks.probes import Probed, ProbeRequest
-from allocsearch.tasks.protocol import (
-    DataReport,
-    NamedBudget,
-    Recipe,
-    Scores,
-    Showing,
-)
+from allocsearch.tasks.records import DataReport, NamedBudget, Recipe, Scores, Showing
 from allocsearch.tasks.sokoban import data
 from allocsearch.tasks.sokoban.actor_critic import actor_critic_loss
 from allocsearch.tasks.sokoban.budgets import BUDGETS

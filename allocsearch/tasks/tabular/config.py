@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from allocsearch.config import Section
+from allocsearch.parsing import Section
 from allocsearch.results import Direction, Objective
 
 

@@ -13,7 +13,7 @@ from allocsearch.allocation import ARMS, Allocation
 from allocsearch.config import ExpertConfig, TrainingConfig
 from allocsearch.errors import ConfigError, DataError
 from allocsearch.results import Objective
-from allocsearch.tasks.protocol import DataReport, NamedBudget
+from allocsearch.tasks.records import DataReport, NamedBudget
 from allocsearch.tasks.replay import ReplayTask
 from allocsearch.tasks.tabular.config import TabularConfig
 from allocsearch.tasks.tabular.table import TEST, Curve, Table, read_table

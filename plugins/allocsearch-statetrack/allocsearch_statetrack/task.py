@@ -12,12 +12,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from pydantic import Field
 
 from allocsearch.allocation import Allocation
-from allocsearch.config import Count, ExpertConfig, Section
+from allocsearch.config import ExpertConfig
 from allocsearch.errors import unknown_name
 from allocsearch.model import Model
+from allocsearch.parsing import Count, Section
 from allocsearch.results import Objective
 from allocsearch.scaling import Optimizer
-from allocsearch.tasks.protocol import NamedBudget
+from allocsearch.tasks.records import NamedBudget
 from allocsearch.tasks.trained import Run, TrainedTask
 from allocsearch_statetrack.groups import GROUPS
 from allocsearch_statetrack.streams import (

@@ -86,7 +86,7 @@ def test_a_head_of_another_precision_has_its_gradient_in_it():
 
 
 def test_work_of_the_head_is_the_same_tied_or_not():
-    from allocsearch.config import parse
+    from allocsearch.parsing import parse
     from allocsearch.tasks.fineweb import FineWeb
     from allocsearch.tasks.fineweb.config import FineWebConfig
     from allocsearch.tasks.resolve import task_overhead

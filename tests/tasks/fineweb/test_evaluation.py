@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from allocsearch.allocation import Allocation
-from allocsearch.config import TrainingConfig, parse
+from allocsearch.config import TrainingConfig
 from allocsearch.errors import ConfigError
+from allocsearch.parsing import parse
 from allocsearch.tasks.fineweb import FineWeb
 from allocsearch.tasks.fineweb.config import FineWebConfig
 from allocsearch.tasks.fineweb.evaluation import HeldOut, Losses, positions_of

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from allocsearch.allocation import Allocation
-from allocsearch.config import TrainingConfig, parse
+from allocsearch.config import TrainingConfig
 from allocsearch.errors import ConfigError
+from allocsearch.parsing import parse
 from allocsearch.tasks.fineweb import FineWeb
 from allocsearch.tasks.fineweb.config import FineWebConfig
-from allocsearch.tasks.protocol import Prompt
+from allocsearch.tasks.records import Prompt
 from allocsearch.tasks.trained import Run
 
 FIELDS = {"window": 4, "evaluation": {"n_valid": 65, "n_test": 65, "n_slots": 2}}

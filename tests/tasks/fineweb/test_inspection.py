@@ -12,7 +12,8 @@ from allocsearch.errors import AllocsearchError, DataError
 from allocsearch.tasks.fineweb import hub, inspection
 from allocsearch.tasks.fineweb.corpus import load_corpora
 from allocsearch.tasks.fineweb.shards import MappedShard, write_shard
-from allocsearch.tasks.protocol import DataOptions, Task
+from allocsearch.tasks.protocol import Task
+from allocsearch.tasks.records import DataOptions
 
 
 @pytest.fixture(autouse=True)

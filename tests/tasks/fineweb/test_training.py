@@ -8,8 +8,9 @@ import pytest
 
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
-from allocsearch.config import TrainingConfig, parse
+from allocsearch.config import TrainingConfig
 from allocsearch.errors import ConfigError, DataError
+from allocsearch.parsing import parse
 from allocsearch.scaling import Optimizer
 from allocsearch.tasks.fineweb import FineWeb
 from allocsearch.tasks.fineweb.config import FineWebConfig

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from allocsearch.config import parse
 from allocsearch.errors import DataError
+from allocsearch.parsing import parse
 from allocsearch.tasks.sokoban import data
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.data import Splits, describe, load_splits

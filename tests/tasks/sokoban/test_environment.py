@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from allocsearch.config import parse
 from allocsearch.errors import ConfigError
+from allocsearch.parsing import parse
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.environment import (
     ACTION_SETS,

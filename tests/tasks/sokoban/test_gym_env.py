@@ -10,8 +10,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from allocsearch.config import parse
 from allocsearch.errors import ConfigError, DataError
+from allocsearch.parsing import parse
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.data import load_splits
 from allocsearch.tasks.sokoban.environment import Environment, Levels

@@ -3,7 +3,8 @@
 import pytest
 
 from allocsearch.allocation import Allocation
-from allocsearch.config import TrainingConfig, parse
+from allocsearch.config import TrainingConfig
+from allocsearch.parsing import parse
 from allocsearch.tasks.protocol import n_chunks
 from allocsearch.tasks.sokoban import Sokoban
 from allocsearch.tasks.sokoban.config import SokobanConfig

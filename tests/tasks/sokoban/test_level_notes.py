@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocsearch.config import parse
 from allocsearch.errors import DataError
+from allocsearch.parsing import parse
 from allocsearch.tasks.sokoban import Sokoban
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.inspection import inspect_levels

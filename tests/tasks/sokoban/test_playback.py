@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from allocsearch.allocation import Allocation
-from allocsearch.config import parse
 from allocsearch.errors import ConfigError, DataError
+from allocsearch.parsing import parse
 from allocsearch.tasks import pictures
 from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.sokoban import Sokoban

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from allocsearch.allocation import Allocation
-from allocsearch.config import parse
 from allocsearch.errors import ConfigError, DataError, UnknownNameError
 from allocsearch.experts.layers import rms_norm
+from allocsearch.parsing import parse
 from allocsearch.tasks.probes import ProbeRequest
 from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.sokoban import Sokoban, probing, trajectories

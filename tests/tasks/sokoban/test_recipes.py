@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from allocsearch.allocation import Allocation
-from allocsearch.config import TrainingConfig, load_config, parse
+from allocsearch.config import TrainingConfig, load_config
 from allocsearch.errors import UnknownNameError
+from allocsearch.parsing import parse
 from allocsearch.scaling import Optimizer
 from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.resolve import resolve

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from allocsearch.allocation import Allocation
-from allocsearch.config import TrainingConfig, parse
+from allocsearch.config import TrainingConfig
+from allocsearch.parsing import parse
 from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.sokoban import Sokoban
 from allocsearch.tasks.sokoban.config import SokobanConfig

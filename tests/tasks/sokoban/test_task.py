@@ -10,15 +10,16 @@ import pytest
 
 from allocsearch import checkpoint
 from allocsearch.allocation import Allocation
-from allocsearch.config import TrainingConfig, parse
+from allocsearch.candidate import Candidate, describe_candidate, evaluate_checkpoint
+from allocsearch.config import TrainingConfig
 from allocsearch.model import Model
+from allocsearch.parsing import parse
 from allocsearch.scaling import Optimizer
 from allocsearch.tasks.protocol import build_model
 from allocsearch.tasks.sokoban import Sokoban
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.rollout import unroll
 from allocsearch.tasks.sokoban.task import split_environments
-from allocsearch.trial import Candidate, describe_candidate, evaluate_checkpoint
 
 RECURRENT = Allocation("conv_lstm", True, 1, 2, 4)
 FEEDFORWARD = Allocation("conv_lstm", False, 1, 2, 4)

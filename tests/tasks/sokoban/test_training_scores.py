@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from allocsearch.allocation import Allocation
-from allocsearch.config import TrainingConfig, parse
+from allocsearch.config import TrainingConfig
+from allocsearch.parsing import parse
 from allocsearch.tasks.sokoban import Sokoban
 from allocsearch.tasks.sokoban.config import SokobanConfig
 from allocsearch.tasks.sokoban.rollout import unroll

@@ -15,9 +15,11 @@ import jax
 import jax.numpy as jnp
 
 from allocsearch.allocation import Allocation
-from allocsearch.config import ExpertConfig, Section
+from allocsearch.config import ExpertConfig
+from allocsearch.parsing import Section
 from allocsearch.results import Objective
-from allocsearch.tasks.protocol import NamedBudget, Task
+from allocsearch.tasks.protocol import Task
+from allocsearch.tasks.records import NamedBudget
 
 
 class Pass(eqx.Module):
