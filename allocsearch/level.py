@@ -7,10 +7,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from allocsearch.allocation import Allocation
+from allocsearch.errors import ConfigError
 from allocsearch.experts.layers import rms_norm
-from allocsearch.experts.protocol import ContextExpert, FusedExpert, Read
+from allocsearch.experts.protocol import (
+    ContextExpert,
+    Expert,
+    FusedExpert,
+    LevelShape,
+    Read,
+    spec_of,
+)
 from allocsearch.experts.sequence import (
     Rolling,
     SequenceExpert,
@@ -21,6 +30,7 @@ from allocsearch.experts.sequence import (
     visible_in_ring,
     window_of,
 )
+from allocsearch.registry import load
 
 
 class Level(eqx.Module):
@@ -284,3 +294,63 @@ def normed(state: Array, scale: Array | None) -> Array:
 
 def _first(tree: Any) -> Any:
     return jax.tree.map(lambda x: x[0], tree)
+
+
+def check_grid(allocation: Allocation, grid: tuple[int, ...]) -> None:
+    """Refuse an expert that cannot work on a task's positions.
+
+    Raises:
+        ConfigError: names the expert and the kinds of grid it takes.
+    """
+    spec = spec_of(allocation)
+    if len(grid) not in spec.grid_ndims:
+        takes = " or ".join(
+            "a vector" if n == 0 else f"a {n}-D board" for n in spec.grid_ndims
+        )
+        given = "a vector" if not grid else f"a {len(grid)}-D board {grid}"
+        raise ConfigError(
+            f"expert {allocation.expert!r} works on {takes}, but this task gives "
+            f"{given}: choose another expert"
+        )
+
+
+def build_level(
+    allocation: Allocation, shape: LevelShape, fast: bool, key: PRNGKeyArray
+) -> Level:
+    """A level with fresh parameters.
+
+    Args:
+        allocation: of the network.
+        shape: of this level.
+        fast: compute experts side by side where their kind can.
+        key: the same key gives the same level.
+
+    Raises:
+        ConfigError: the expert is of no known kind, or cannot have ticks.
+    """
+    key_experts, key_aggregation = jax.random.split(key)
+    spec = spec_of(allocation)
+    keys = jax.random.split(key_experts, allocation.n_experts)
+    experts = eqx.filter_vmap(lambda k: spec.build(shape, key=k))(keys)
+    if not isinstance(experts, Expert | ContextExpert | SequenceExpert):
+        raise ConfigError(
+            f"expert {allocation.expert!r} builds a {type(experts).__name__}, which "
+            "is neither an Expert nor a ContextExpert nor a SequenceExpert"
+        )
+    if allocation.ticks > 1 and isinstance(experts, ContextExpert | SequenceExpert):
+        raise ConfigError(
+            f"expert {allocation.expert!r} keeps a context that is written once a "
+            f"step, but ticks={allocation.ticks}: set ticks=1"
+        )
+    is_normed = shape.reads_state and allocation.norm == "rms"
+    aggregation = load("aggregation", allocation.aggregation)
+    return Level(
+        experts=experts,
+        aggregation=aggregation(
+            allocation.n_experts, allocation.width, key=key_aggregation
+        ),
+        read_scale=jnp.ones(allocation.width) if is_normed else None,
+        n_experts=allocation.n_experts,
+        n_members=allocation.n_members,
+        fused=fast and isinstance(experts, FusedExpert | SequenceExpert),
+    )

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
-from allocsearch.network import Carry, Inside, ParallelExperts, cast
+from allocsearch.network import Carry, Inside, ParallelExperts
+from allocsearch.stack import cast
 
 
 class TiedHead(eqx.Module):

@@ -7,7 +7,7 @@ from allocsearch.allocation import Allocation, Scalar
 from allocsearch.config import SpaceConfig
 from allocsearch.errors import BudgetError, ConfigError
 from allocsearch.experts import LevelShape, spec_of
-from allocsearch.network import check_grid
+from allocsearch.level import check_grid
 from allocsearch.work import Budget, Work, format_flops
 
 OverheadOf = Callable[[int], Work]
