@@ -8,7 +8,7 @@ _MAPPINGS = Path("/proc/self/maps")
 _LIMIT = Path("/proc/sys/vm/max_map_count")
 
 
-def release_programs(share: float = 0.25) -> bool:
+def release_programs(share: float = 0.5) -> bool:
     """Forget compiled programs where they hold much of what a process may map.
 
     Every program compiled for the CPU keeps some tens of memory mappings, of which

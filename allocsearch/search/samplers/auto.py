@@ -1,18 +1,15 @@
 """The default: a Gaussian process while trials are few, then Parzen estimators."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from allocsearch.search.points import Points, Row
-from allocsearch.search.samplers.base import Request, check_at_least_one
+from allocsearch.search.samplers.base import Request, ToTheLast, check_at_least_one
 from allocsearch.search.samplers.gp import GPSampler
 from allocsearch.search.samplers.tpe import TPESampler
 
 
 @dataclass(frozen=True)
-class AutoSampler:
+class AutoSampler(ToTheLast):
     """`gp` for the first trials, `tpe` from then on.
 
     A Gaussian process finds good points in the fewest trials, but each proposal costs
@@ -30,14 +27,6 @@ class AutoSampler:
     def check(self, points: Points) -> None:  # noqa: ARG002
         """See `Sampler.check`."""
         check_at_least_one("auto", self, ("n_startup",))
-
-    def ended(
-        self,
-        points: Points,
-        taken: Sequence[int],
-        left: np.ndarray,
-    ) -> None:
-        """Goes on to the last point."""
 
     def propose(self, request: Request) -> Row:
         """See `Sampler.propose`."""

@@ -78,6 +78,18 @@ class Sampler(Protocol):
         ...
 
 
+class ToTheLast:
+    """A sampler that goes on as long as there are points."""
+
+    def ended(
+        self,
+        points: Points,
+        taken: Sequence[int],
+        left: np.ndarray,
+    ) -> None:
+        """See `Sampler.ended`: never before the last point."""
+
+
 def check_at_least_one(
     sampler: str, options: Any, names: Sequence[str] | None = None
 ) -> None:

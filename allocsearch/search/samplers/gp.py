@@ -1,19 +1,18 @@
 """Expected improvement under a Gaussian process, by enumeration of what is left."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from allocsearch.errors import ConfigError
 from allocsearch.search.points import Points, Row
-from allocsearch.search.samplers.base import Request, check_at_least_one
+from allocsearch.search.samplers.base import Request, ToTheLast, check_at_least_one
 from allocsearch.search.samplers.observed import Observed, observe
 from allocsearch.search.samplers.random import RandomSampler
 
 
 @dataclass(frozen=True)
-class GPSampler:
+class GPSampler(ToTheLast):
     """The open point with the largest expected improvement, exactly.
 
     A feasible set is finite, so nothing is lost to an inner search. Results are ranked
@@ -41,14 +40,6 @@ class GPSampler:
         check_at_least_one("gp", self)
         if self.n_observations < 2:
             raise ConfigError("n_observations of sampler 'gp' is 1; give 2 or more.")
-
-    def ended(
-        self,
-        points: Points,
-        taken: Sequence[int],
-        left: np.ndarray,
-    ) -> None:
-        """Goes on to the last point."""
 
     def propose(self, request: Request) -> Row:
         """See `Sampler.propose`."""

@@ -1,20 +1,19 @@
 """NSGA-II in its steady-state form, confined to the points that are left."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from allocsearch.errors import ConfigError
 from allocsearch.search.points import Points, Row
-from allocsearch.search.samplers.base import Request, check_at_least_one
+from allocsearch.search.samplers.base import Request, ToTheLast, check_at_least_one
 from allocsearch.search.samplers.dominance import crowding, ranks
 from allocsearch.search.samplers.observed import observe
 from allocsearch.search.samplers.random import RandomSampler
 
 
 @dataclass(frozen=True)
-class NSGA2Sampler:
+class NSGA2Sampler(ToTheLast):
     """Children of the best trials so far, by front and then by crowding.
 
     The parents are drawn from the `population` best of all finished trials, so there
@@ -42,14 +41,6 @@ class NSGA2Sampler:
                 f"crossover of sampler 'nsga2' is {self.crossover}; give a "
                 "probability, from 0 to 1."
             )
-
-    def ended(
-        self,
-        points: Points,
-        taken: Sequence[int],
-        left: np.ndarray,
-    ) -> None:
-        """Goes on to the last point."""
 
     def propose(self, request: Request) -> Row:
         """See `Sampler.propose`."""

@@ -1,28 +1,19 @@
 """Uniform choice: the control that every other sampler has to beat."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from allocsearch.search.points import Points, Row
-from allocsearch.search.samplers.base import Request
+from allocsearch.search.samplers.base import Request, ToTheLast
 
 
 @dataclass(frozen=True)
-class RandomSampler:
+class RandomSampler(ToTheLast):
     """Any point not yet proposed, all equally likely."""
 
     def check(self, points: Points) -> None:
         """Fits every space."""
-
-    def ended(
-        self,
-        points: Points,
-        taken: Sequence[int],
-        left: np.ndarray,
-    ) -> None:
-        """Goes on to the last point."""
 
     def propose(self, request: Request) -> Row:
         """See `Sampler.propose`."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from allocsearch.search.optuna_space import internal_columns, row_of
 from allocsearch.search.points import Points, Row
-from allocsearch.search.samplers.base import Request, check_at_least_one
+from allocsearch.search.samplers.base import Request, ToTheLast, check_at_least_one
 from allocsearch.search.samplers.random import RandomSampler
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _DRAWS = 4
 
 
 @dataclass(frozen=True)
-class TPESampler:
+class TPESampler(ToTheLast):
     """Optuna's multivariate TPE over the feasible, unseen points only.
 
     TPE draws candidates from l, the density of the good trials, and keeps the one
@@ -41,14 +41,6 @@ class TPESampler:
     def check(self, points: Points) -> None:  # noqa: ARG002
         """See `Sampler.check`."""
         check_at_least_one("tpe", self)
-
-    def ended(
-        self,
-        points: Points,
-        taken: Sequence[int],
-        left: np.ndarray,
-    ) -> None:
-        """Goes on to the last point."""
 
     def propose(self, request: Request) -> Row:
         """See `Sampler.propose`."""
