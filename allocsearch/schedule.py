@@ -75,20 +75,20 @@ class CellSchedule:
 
     def next(self) -> Job | None:
         """The next job of the search; None where there is none for now."""
-        if self.cell.rungs is not None:
-            promoted = self.cell.rungs.promotion(self._climbers())
-            if promoted is not None:
-                rung = self.cell.rungs.after(promoted.number, promoted.until)
-                return self._sent(promoted.number, rung)
-        if self.proposes:
-            job = self._proposal()
-            if job is not None:
-                return job
-        if self.cell.rungs is not None:
-            owed = self.cell.rungs.owed(self._climbers())
-            if owed is not None:
-                return self._sent(owed.number, 1.0)
-        return None
+        rungs = self.cell.rungs
+        if rungs is None:
+            return self._proposal() if self.proposes else None
+        records = self._records()
+        climbers = [self._climber(record) for record in records if record.point]
+        points = {record.number: dict(record.point) for record in records}
+        promoted = rungs.promotion(climbers)
+        if promoted is not None:
+            rung = rungs.after(promoted.number, promoted.until)
+            return self._sent(promoted.number, points, rung)
+        if self.proposes and (job := self._proposal()) is not None:
+            return job
+        owed = rungs.owed(climbers)
+        return None if owed is None else self._sent(owed.number, points, 1.0)
 
     def prune(self) -> list[TrialResult]:
         """End the trials that wait at a rung for good, once nothing else is to come."""
@@ -182,16 +182,12 @@ class CellSchedule:
         kept = {name: stored[name] for name in ("seeds", "reason", "seconds")}
         self.search.annotate(group_key(job.number, job.group), kept)
 
-    def _sent(self, number: int, until: float) -> Job:
+    def _sent(self, number: int, points: Mapping[int, dict], until: float) -> Job:
         self.search.send(number, until)
-        record = next(r for r in self._records() if r.number == number)
-        return Job(self.cell.name, number, dict(record.point), until)
+        return Job(self.cell.name, number, points[number], until)
 
     def _records(self) -> list[TrialRecord]:
         return [record for record in self.search.records() if not record.refused]
-
-    def _climbers(self) -> Sequence[Climber]:
-        return [self._climber(record) for record in self._records() if record.point]
 
     def _climber(self, record: TrialRecord) -> Climber:
         scores = {f: tuple(v) for f, v in record.attributes.get(RUNGS, [])}
