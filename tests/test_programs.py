@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from allocsearch import programs
+from allocsearch.driver import run
 
 MAPPINGS = Path("/proc/self/maps")
 
@@ -34,4 +35,24 @@ def test_programs_go_where_nothing_is_known_of_mappings(monkeypatch, tmp_path):
     square(2.0)
     assert square._cache_size() == 1
     assert programs.release_programs()
+    assert square._cache_size() == 0
+
+
+def test_a_study_releases_programs(monkeypatch, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text(
+        "recurrent,depth,n_experts,width,flops,seed,steps,score\n"
+        "True,1,1,8,100,0,10,0.5\nTrue,2,1,4,100,0,10,0.25\n"
+    )
+    (tmp_path / "limit").write_text("10")
+    monkeypatch.setattr(programs, "_LIMIT", tmp_path / "limit")
+    square = jax.jit(lambda x: x * x)
+    square(2.0)
+    run(
+        {
+            "task": {"name": "tabular", "data": str(table)},
+            "arms": "recurrent",
+            "output": {"directory": str(tmp_path / "studies")},
+        }
+    )
     assert square._cache_size() == 0
