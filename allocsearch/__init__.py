@@ -8,9 +8,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from allocsearch.version import __version__ as __version__
-from allocsearch.xla_flags import avoid_ynnpack
+from allocsearch.xla_flags import avoid_ynnpack_reductions
 
-avoid_ynnpack()
+avoid_ynnpack_reductions()
 
 _HOME = {
     "Allocation": "allocsearch.allocation",

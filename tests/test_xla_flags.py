@@ -10,19 +10,16 @@ import pytest
 from allocsearch import xla_flags
 
 FLAG = "--xla_cpu_experimental_ynn_fusion_type"
-CHOSEN = f"{FLAG}=LIBRARY_FUSION_TYPE_DOT"
+SAFE = f"{FLAG}=LIBRARY_FUSION_TYPE_DOT"
+CHOSEN = f"{FLAG}=LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 
 
 @pytest.mark.parametrize(
     ("version", "before", "after"),
     [
-        ("0.10.2", "", f"{FLAG}="),
-        ("0.10.0", "--xla_dump_to=/x", f"--xla_dump_to=/x {FLAG}="),
-        (
-            "0.10.2",
-            f"{FLAG}=LIBRARY_FUSION_TYPE_DOT",
-            f"{FLAG}=LIBRARY_FUSION_TYPE_DOT",
-        ),
+        ("0.10.2", "", SAFE),
+        ("0.10.0", "--xla_dump_to=/x", f"--xla_dump_to=/x {SAFE}"),
+        ("0.10.2", CHOSEN, CHOSEN),
         ("0.9.2", "", ""),
         ("0.12.0.1", "", ""),
     ],
@@ -30,7 +27,7 @@ CHOSEN = f"{FLAG}=LIBRARY_FUSION_TYPE_DOT"
 def test_flag_is_added_where_it_is_needed(monkeypatch, version, before, after):
     monkeypatch.setenv("XLA_FLAGS", before)
     monkeypatch.setattr(metadata, "version", {"jaxlib": version}.get)
-    xla_flags.avoid_ynnpack()
+    xla_flags.avoid_ynnpack_reductions()
     assert os.environ["XLA_FLAGS"] == after
 
 
