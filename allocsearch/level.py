@@ -129,7 +129,8 @@ class Level(eqx.Module):
         visible = visible_in_ring(window_of(rows), slot, position)[None]
 
         def one(expert: Any, pending: PyTree, rows: PyTree) -> Array:
-            return expert.attend(pending, rows, position[None], visible)[0]
+            attended = expert.attend(pending, rows, position[None], visible)
+            return expert.propose(pending, attended)[0]
 
         u = jax.vmap(one, (0, 0, self._rows_axis))(self.experts, pending, rows)
         return self.aggregation(u, self.members)
@@ -185,7 +186,8 @@ class Level(eqx.Module):
         rows = followed_by(past, new)
 
         def one(expert: Any, pending: PyTree, rows: PyTree) -> Array:
-            return attend_in_blocks(expert.attend, pending, rows, position)
+            attended = attend_in_blocks(expert.attend, pending, rows, position)
+            return expert.propose(pending, attended)
 
         u = jax.vmap(one, (0, 0, self._rows_axis))(self.experts, pending, rows)
         merge = jax.vmap(lambda u: self.aggregation(u, self.members), 1, 1)

@@ -204,6 +204,29 @@ class ParallelExperts(LevelStack):
             return wide._unroll_sequences(carry, z, reset)
         return jax.lax.scan(lambda c, x: wide.step(c, x[0], x[1]), carry, (z, reset))
 
+    def unroll_from_start(
+        self, z: Float[Array, "t *grid d"], reset: Bool[Array, " t"]
+    ) -> Float[Array, "t *grid d"]:
+        """What the head reads at each step of a new stream; see `unroll`.
+
+        `SequenceExpert`s without recurrence do not look for what is not past, where a
+        window is as long as the stream.
+        """
+        sees_all = self.has_sequences and len(z) <= self.window
+        if self.allocation.recurrent or not (self.lean and sees_all):
+            return self.unroll(self.init_carry(), z, reset)[1]
+        wide = self.widened()
+        past = jax.tree.map(
+            lambda ring: jax.tree.map(lambda r: r[..., :0, :], ring.rows),
+            wide.init_carry().context,
+            is_leaf=_is_rolling,
+        )
+        if self._is_single:
+            past = past[0], of_single(past[1])
+        steps = Steps.of(z, reset, jnp.zeros((), jnp.int32))
+        states, _ = unroll_stateless(wide, self._zero_state(), past, steps)
+        return wide._for_head(states, z)
+
     def widened(self) -> "ParallelExperts":
         """The same network with what depends on parameters alone done beforehand.
 

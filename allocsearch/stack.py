@@ -46,6 +46,13 @@ class LevelStack(eqx.Module):
         level = self.first if self.levels is None else self.levels
         return level is not None and isinstance(level.experts, SequenceExpert)
 
+    @property
+    def window(self) -> int:
+        """Rows that `SequenceExpert`s look back on."""
+        level = self.first if self.levels is None else self.levels
+        assert level is not None
+        return level.experts.window
+
     def ring_step(
         self, state: Array, z: Array, rings: PyTree, slot: Array, position: Array
     ) -> tuple[Array, PyTree, PyTree]:

@@ -232,7 +232,8 @@ def _check_level(allocation: Allocation, grid: tuple[int, ...]) -> None:
             position = jnp.zeros(1, jnp.int32)
             pending, rows = expert.offer(jax.tree.map(lambda x: x[None], read))
             rows = expert.place(rows, position)
-            u = expert.attend(pending, rows, position, jnp.ones((1, 1), bool))
+            attended = expert.attend(pending, rows, position, jnp.ones((1, 1), bool))
+            u = expert.propose(pending, attended)
             return (), u[0], ()
         memory = expert.init_memory()
         if isinstance(expert, ContextExpert):

@@ -104,6 +104,35 @@ def test_any_window_and_any_cut(window, recurrent):
         assert_close(jnp.concatenate(parts), expected)
 
 
+@pytest.mark.parametrize(
+    ("case", "recurrent", "n_steps"),
+    [
+        *(("shared", False, n_steps) for n_steps in (3, 40, 70)),
+        *((case, False, 40) for case in ("own caches", "radius", "input once")),
+        ("shared", True, 40),
+    ],
+)
+def test_from_the_start_is_a_fresh_carry(case, recurrent, n_steps):
+    """Shorter than a part, several parts of which the last is short, over a window."""
+    network = build(recurrent, window=48, **CASES[case])
+    z = stream(n_steps)
+    reset = jnp.arange(n_steps) == 2 * n_steps // 3
+
+    def loss(network, run):
+        return jnp.sum(stream(n_steps, key=7) * run(network))
+
+    def from_start(network):
+        return network.unroll_from_start(z, reset)
+
+    def plain(network):
+        return network.unroll(network.init_carry(), z, reset)[1]
+
+    gradient = eqx.filter_jit(eqx.filter_value_and_grad(loss))
+    found, expected = gradient(network, from_start), gradient(network, plain)
+    assert_close(found, expected, 1e-4)
+    assert max(jnp.abs(g).max() for g in jax.tree.leaves(found[1])) > 0.01
+
+
 def test_without_feedback_the_recurrent_form_is_the_parallel_one():
     """The gain on the carried state is what feeds back: at zero, nothing does."""
     recurrent, parallel = build(True), build(False)

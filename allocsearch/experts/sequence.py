@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Int, PyTree
 
 from allocsearch.experts.layers import SAVED
@@ -44,8 +45,8 @@ class SequenceExpert(eqx.Module):
             read: state and input of T steps, (T, d) each.
 
         Returns:
-            What `attend` needs of it, arrays with T first; and the rows that it adds,
-            (…, T, c) each, one for every step.
+            What `attend` and `propose` need of it, arrays with T first; and the rows
+            that it adds, (…, T, c) each, one for every step.
         """
 
     @abc.abstractmethod
@@ -64,7 +65,9 @@ class SequenceExpert(eqx.Module):
         position: Int[Array, " t"],
         visible: Bool[Array, "t n"],
     ) -> Array:
-        """What one expert proposes, once the rows are known.
+        """What one expert reads from the rows, once they are known.
+
+        Of many steps this is done in blocks, so what needs no rows is for `propose`.
 
         Args:
             pending: from `offer`.
@@ -73,7 +76,16 @@ class SequenceExpert(eqx.Module):
             visible: the rows that each step may use; no other may matter.
 
         Returns:
-            The proposals u, (T, d).
+            An array for `propose`, T first.
+        """
+
+    @abc.abstractmethod
+    def propose(self, pending: Any, attended: Array) -> Array:
+        """What one expert proposes: u, (T, d).
+
+        Args:
+            pending: from `offer`.
+            attended: from `attend`.
         """
 
     @abc.abstractmethod
@@ -96,8 +108,8 @@ class SequenceExpert(eqx.Module):
             read: one for all experts.
 
         Returns:
-            What `attend` needs, with a leading axis E; and the rows, with a leading
-            axis E or, where the experts share a window, already added and over √E.
+            What `attend` and `propose` need, with a leading axis E; and the rows, with a
+            leading axis E or, where the experts share a window, already added and over √E.
         """
 
 
@@ -227,14 +239,17 @@ def attend_in_blocks(
     Args:
         attend: `SequenceExpert.attend` of one expert.
         pending: of T steps.
-        rows: window + T rows in the order of time, those of the T steps last.
+        rows: window + T rows in the order of time, those of the T steps last; or T
+            where nothing is past and no step is beyond another's window.
         position: of each step in its stream.
 
     Returns:
-        The proposals, (T, d).
+        What `attend` gives, (T, …).
     """
     n_steps = position.shape[0]
     window = window_of(rows) - n_steps
+    if window == 0:
+        return _attend_from_start(attend, pending, rows, position)
     block, n_before = _block(window, n_steps)
     n_blocks = -(-n_steps // block)
     padding = n_blocks * block - n_steps
@@ -260,10 +275,33 @@ def attend_in_blocks(
         return attend(pending, rows, position, in_window & (age <= position[:, None]))
 
     parts = jax.tree.map(per_block, pending), jax.tree.map(neighbours, rows)
-    keep = jax.checkpoint_policies.save_only_these_names(SAVED)
-    one = jax.checkpoint(one, policy=keep, prevent_cse=False)
+    one = jax.checkpoint(one, prevent_cse=False)
     u = jax.lax.map(lambda xs: one(*xs), (*parts, per_block(position)))
-    return u.reshape(n_blocks * block, *u.shape[2:])[:n_steps]
+    u = u.reshape(n_blocks * block, *u.shape[2:])[:n_steps]
+    return checkpoint_name(u, SAVED)
+
+
+_MOST_PARTS = 4
+_LEAST_STEPS = 32
+
+
+def _attend_from_start(
+    attend: Any, pending: PyTree, rows: PyTree, position: Int[Array, " t"]
+) -> Array:
+    """Attention of T steps to no more than the rows up to the last of each part."""
+    n_steps = position.shape[0]
+    length = max(-(-n_steps // _MOST_PARTS), min(_LEAST_STEPS, n_steps))
+    attend = jax.checkpoint(lambda *given, read=attend: read(*given), prevent_cse=False)
+    parts = []
+    for start in range(0, n_steps, length):
+        end = min(start + length, n_steps)
+        age = jnp.arange(start, end)[:, None] - jnp.arange(end)[None]
+        own = position[start:end]
+        visible = (age >= 0) & (age <= own[:, None])
+        mine = jax.tree.map(lambda x, a=start, b=end: x[a:b], pending)
+        seen = jax.tree.map(lambda r, b=end: r[..., :b, :], rows)
+        parts.append(attend(mine, seen, own, visible))
+    return checkpoint_name(jnp.concatenate(parts), SAVED)
 
 
 def _block(window: int, n_steps: int) -> tuple[int, int]:

@@ -156,9 +156,14 @@ class TransformerBlock(SequenceExpert):
         position: Int[Array, " t"],
         visible: Bool[Array, "t n"],
     ) -> Float[Array, "t d"]:
-        """Attention and MLP; see `SequenceExpert.attend`."""
+        """See `SequenceExpert.attend`."""
         queries = rotate(heads_first(pending.queries, self.n_heads), position)
-        attended = heads_merged(attention(queries, *rows, visible))
+        return heads_merged(attention(queries, *rows, visible))
+
+    def propose(
+        self, pending: Pending, attended: Float[Array, "t d"]
+    ) -> Float[Array, "t d"]:
+        """Projection and MLP; see `SequenceExpert.propose`."""
         attended = project(attended, self.weight_out)
         hidden = project(rms_norm(pending.x + attended), self.weight_mlp_in)
         return attended + project(jax.nn.gelu(hidden), self.weight_mlp_out)

@@ -60,14 +60,16 @@ def features_of(
 
     Args:
         model: the network.
-        carry: of every stream, before its first token.
+        carry: of every stream, before its first token; None where it starts there.
         tokens: of every stream.
         reset: where streams start anew.
 
     Returns:
-        The carries after the last token, and the features.
+        The carries after the last token, None where none were given; and the features.
     """
     z = jax.vmap(jax.vmap(model.encode))(tokens)
+    if carry is None:
+        return None, jax.vmap(model.core.unroll_from_start)(z, reset)
     return jax.vmap(model.core.unroll)(model.carried(carry), z, reset)
 
 
@@ -130,12 +132,10 @@ def window_loss(
         loss_chunk: positions whose logits exist at once.
     """
     tokens, targets = windows.tokens[:, :-1], windows.tokens[:, 1:]
-    independent = carry is None
-    start = fresh_carries(model, len(tokens)) if independent else carry
-    start = jax.lax.stop_gradient(start)
-    after, features = features_of(model, start, tokens, windows.reset)
+    carry = jax.lax.stop_gradient(carry)
+    after, features = features_of(model, carry, tokens, windows.reset)
     loss = mean_loss(model.readout, features, targets, loss_chunk)
-    return loss, None if independent else jax.lax.stop_gradient(after)
+    return loss, jax.lax.stop_gradient(after)
 
 
 def _as_kept(x: Array) -> Array:
