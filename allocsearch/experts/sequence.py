@@ -108,8 +108,9 @@ class SequenceExpert(eqx.Module):
             read: one for all experts.
 
         Returns:
-            What `attend` and `propose` need, with a leading axis E; and the rows, with a
-            leading axis E or, where the experts share a window, already added and over √E.
+            What `attend` and `propose` need, with a leading axis E; and the rows,
+            with a leading axis E or, where the experts share a window, already added
+            and over √E.
         """
 
 
