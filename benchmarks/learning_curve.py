@@ -11,6 +11,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 
 def main() -> None:
@@ -36,11 +37,13 @@ def main() -> None:
         baseline = row["baseline"].get(options.metric, baseline)
     if baseline is not None:
         axes.axhline(baseline, color="black", linestyle=":", label="untrained baseline")
-    axes.set_xlabel(f"steps, for each seed; {options.metric} on held-out data")
+    axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
+    axes.set_xlabel("steps of training, for each seed")
     axes.set_ylabel(options.metric.replace("_", " "))
     axes.set_title(options.title)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    axes.margins(y=0.25)
+    axes.legend(loc="upper left", frameon=False)
     figure.savefig(options.out, dpi=120)
 
 
