@@ -8,6 +8,10 @@ all of them; figures are medians.
     python benchmarks/sokoban_environment.py --n-envs 1024 --n-steps 500
 """
 
+# Before jumanji, which starts JAX's backend: the package sets flags of XLA.
+import allocsearch  # noqa: F401
+
+# isort: split
 import argparse
 import statistics
 import time

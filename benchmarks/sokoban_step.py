@@ -13,6 +13,10 @@ network is also timed against PyTorch's, in turns (see torch_comparison.py).
     python benchmarks/sokoban_step.py --torch-python ~/torch/bin/python --only-torch
 """
 
+# Before jumanji, which starts JAX's backend: the package sets flags of XLA.
+import allocsearch  # noqa: F401
+
+# isort: split
 import argparse
 import os
 import time
