@@ -110,12 +110,48 @@ def test_fifty_kills_among_four_workers_lose_nothing(shared, worker, tmp_path):
     _campaign(shared, worker, tmp_path, n_trials=40, n_workers=4, n_kills=50)
 
 
+def test_killed_workers_climb_rungs_all_the_same(shared, worker, tmp_path):
+    search = {"rungs": "halving", "first_rung": 0.2}
+    _begin(shared, search, n_trials=12)
+    repeated = _kill_at_random(worker, tmp_path, n_workers=3, n_kills=6)[1]
+    study = load_study("s", tmp_path)
+    trials = study.trials()
+    assert len(trials) == len({(t.arm, t.number) for t in trials}) == 12
+    assert {t.state for t in trials} == {"complete", "pruned"}
+    for arm in ("recurrent", "nonrecurrent"):
+        states = Counter(t.state for t in trials if t.arm == arm)
+        assert 1 <= states["complete"] < 6
+    assert all(t.fraction < 1 for t in trials if t.state == "pruned")
+    for cell in study.manifest["cells"]:
+        found = SearchStudy.load(study.storage, f"{study.name}/{cell}")
+        assert found.counts()["running"] == 0
+        found.close()
+    assert len(study.finalists()) == 2
+    assert repeated <= 2 * 6
+
+
 def _campaign(shared, worker, tmp_path, *, n_trials, n_workers, n_kills):
+    _begin(shared, {}, n_trials)
+    n_chunks, repeated = _kill_at_random(
+        worker, tmp_path, n_workers=n_workers, n_kills=n_kills
+    )
+    ended_once(load_study("s", tmp_path), n_trials)
+    assert n_chunks == n_trials * 20
+    # Progress is kept: a kill costs at most the chunk that it fell into and the one
+    # that was not yet checkpointed.
+    assert repeated <= 2 * n_kills
+
+
+def _begin(shared, search, n_trials):
     rates = [i / 1000 for i in range(1, 21)]
-    search = {"sampler": "random", "n_trials": n_trials, "learning_rates": rates}
+    base = {"sampler": "random", "n_trials": n_trials, "learning_rates": rates}
     training = {"horizon": 200}
     task = {"chunk_seconds": 0.2}
-    prepare(shared(search=search, training=training, task=task))
+    prepare(shared(search={**base, **search}, training=training, task=task))
+
+
+def _kill_at_random(worker, tmp_path, *, n_workers, n_kills):
+    """Have workers train a study; the chunks that were trained, and how many again."""
     draw = random.Random(0)
     workers = [worker("--executor", "inline") for _ in range(n_workers)]
     log = tmp_path / "log"
@@ -134,12 +170,8 @@ def _campaign(shared, worker, tmp_path, *, n_trials, n_workers, n_kills):
     for process in workers:
         assert process.wait(300) in (0, -signal.SIGKILL)
     assert sum(p.returncode != 0 for p in workers) == n_kills
-    ended_once(load_study("s", tmp_path), n_trials)
-    # Progress is kept: a kill costs at most the chunk that it fell into and the one
-    # that was not yet checkpointed.
     chunks = Counter(tuple(row[1:3]) for row in rows(log))
-    assert len(chunks) == n_trials * 20
-    assert sum(chunks.values()) - len(chunks) <= 2 * n_kills
+    return len(chunks), sum(chunks.values()) - len(chunks)
 
 
 def test_one_worker_killed_again_and_again_finds_the_same(
