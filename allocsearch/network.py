@@ -216,13 +216,7 @@ class ParallelExperts(LevelStack):
         if self.allocation.recurrent or not (self.lean and sees_all):
             return self.unroll(self.init_carry(), z, reset)[1]
         wide = self.widened()
-        past = jax.tree.map(
-            lambda ring: jax.tree.map(lambda r: r[..., :0, :], ring.rows),
-            wide.init_carry().context,
-            is_leaf=_is_rolling,
-        )
-        if self._is_single:
-            past = past[0], of_single(past[1])
+        past = jax.tree.map(lambda r: r[..., :0, :], wide._rows(wide._init_context()))
         steps = Steps.of(z, reset, jnp.zeros((), jnp.int32))
         states, _ = unroll_stateless(wide, self._zero_state(), past, steps)
         return wide._for_head(states, z)
@@ -254,11 +248,7 @@ class ParallelExperts(LevelStack):
         rings = jax.tree.leaves(carry.context, is_leaf=_is_rolling)
         start = rings[0].position.reshape(-1)[0]  # the same at every level
         steps = Steps.of(z, reset, start)
-        past = jax.tree.map(
-            lambda ring: in_order(ring.rows, start), carry.context, is_leaf=_is_rolling
-        )
-        if self._is_single:
-            past = past[0], of_single(past[1])
+        past = in_order(self._rows(carry.context), start)
         if carry.state is None:
             states, rows = unroll_stateless(self, self._zero_state(), past, steps)
             state = None
@@ -277,6 +267,11 @@ class ParallelExperts(LevelStack):
             is_leaf=_is_rolling,
         )
         return Carry(state, carry.memories, context), self._for_head(states, z)
+
+    def _rows(self, context: PyTree) -> PyTree:
+        """The rows of all levels, as rings; a single level has no axis of levels."""
+        first, rest = jax.tree.map(lambda x: x.rows, context, is_leaf=_is_rolling)
+        return first, of_single(rest) if self._is_single else rest
 
     def _for_head(self, state: Array, z: Array) -> Array:
         out = state.mean(axis=0)

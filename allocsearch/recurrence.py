@@ -10,7 +10,7 @@ large matrix products. The rows of every step lie in one array that both scans r
 window is kept twice.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,58 +24,7 @@ from allocsearch.experts.sequence import (
     turn,
     window_of,
 )
-
-
-class SequenceNetwork(Protocol):
-    """What is asked of the network here; see `allocsearch.network.ParallelExperts`."""
-
-    def ring_step(
-        self, state: Array, z: Array, rings: PyTree, slot: Array, position: Array
-    ) -> tuple[Array, PyTree, PyTree]:
-        """One step.
-
-        Args:
-            state: the top state of the last step, (R, d).
-            z: the encoded input, (d,).
-            rings: the last rows of all levels, as rings.
-            slot: the place in the rings that this step replaces.
-            position: of the step in its stream.
-
-        Returns:
-            The top state; the rings; and the states that entered the levels, with the
-            rows put into the rings.
-        """
-        ...
-
-    def pulled_back(
-        self,
-        before: Array,
-        entered: PyTree,
-        z: Array,
-        rings: PyTree,
-        slot: Array,
-        position: Array,
-        gradients: tuple[Array, PyTree],
-    ) -> tuple[Array, PyTree]:
-        """One step backwards.
-
-        Args:
-            before: the top state of the last step, (R, d).
-            entered: the states that entered the levels.
-            z, slot, position: as for `ring_step`.
-            rings: with the rows of this step.
-            gradients: by the top state, and by the rings as later steps read them.
-
-        Returns:
-            Gradients by `before`, and by the rings without the rows of this step.
-        """
-        ...
-
-    def at_once(
-        self, state: Array, z: Array, past: PyTree, position: Array
-    ) -> tuple[Array, PyTree]:
-        """All steps, from the states before them: top states and rows."""
-        ...
+from allocsearch.stack import LevelStack
 
 
 class Steps(NamedTuple):
@@ -103,7 +52,7 @@ class Steps(NamedTuple):
 
 
 def unroll_stateless(
-    network: SequenceNetwork, zero: Float[Array, "r d"], past: PyTree, steps: Steps
+    network: LevelStack, zero: Float[Array, "r d"], past: PyTree, steps: Steps
 ) -> tuple[Float[Array, "r t d"], PyTree]:
     """Steps that each start from a zero state.
 
@@ -124,7 +73,7 @@ def unroll_stateless(
 
 
 def unroll_recurrent(
-    network: SequenceNetwork, state: Float[Array, "r d"], past: PyTree, steps: Steps
+    network: LevelStack, state: Float[Array, "r d"], past: PyTree, steps: Steps
 ) -> tuple[Float[Array, "r t d"], PyTree]:
     """Steps that each start from the top state of the last.
 
@@ -152,7 +101,7 @@ def unroll_recurrent(
 
 
 def _scan(
-    network: SequenceNetwork, state: Array, past: PyTree, steps: Steps
+    network: LevelStack, state: Array, past: PyTree, steps: Steps
 ) -> tuple[Array, PyTree, PyTree]:
     """One step after the other: top states (R, T, d), those that entered, and rows."""
     window = window_of(past)
@@ -182,7 +131,7 @@ def _last(past: PyTree, rows: PyTree) -> PyTree:
 def _with_later_steps(
     at_once: PyTree,
     values: PyTree,
-    network: SequenceNetwork,
+    network: LevelStack,
     before: Array,
     entered: PyTree,
     steps: Steps,
@@ -216,7 +165,7 @@ def _backward(
     perturbed: PyTree,
     at_once: PyTree,
     values: PyTree,
-    network: SequenceNetwork,
+    network: LevelStack,
     before: Array,
     entered: PyTree,
     steps: Steps,

@@ -43,20 +43,36 @@ class LevelStack(eqx.Module):
     @property
     def has_sequences(self) -> bool:
         """Whether the experts are `SequenceExpert`s."""
-        level = self.first if self.levels is None else self.levels
-        return level is not None and isinstance(level.experts, SequenceExpert)
+        return isinstance(self._experts, SequenceExpert)
 
     @property
     def window(self) -> int:
         """Rows that `SequenceExpert`s look back on."""
+        return self._experts.window
+
+    @property
+    def _experts(self) -> Any:
+        """The experts of a level; of what kind they are is the same at all."""
         level = self.first if self.levels is None else self.levels
         assert level is not None
-        return level.experts.window
+        return level.experts
 
     def ring_step(
         self, state: Array, z: Array, rings: PyTree, slot: Array, position: Array
     ) -> tuple[Array, PyTree, PyTree]:
-        """One step of a network of `SequenceExpert`s; see `SequenceNetwork`."""
+        """One step of a network of `SequenceExpert`s.
+
+        Args:
+            state: the top state of the last step, (R, d).
+            z: the encoded input, (d,).
+            rings: the last rows of all levels, as rings.
+            slot: the place in the rings that this step replaces.
+            position: of the step in its stream.
+
+        Returns:
+            The top state; the rings; and the states that entered the levels, with the
+            rows put into the rings.
+        """
 
         def body(level: Level, state: Array, ring: PyTree, _: None) -> PyTree:
             read = None if self._reads_nothing(level) else state
@@ -88,7 +104,18 @@ class LevelStack(eqx.Module):
         position: Array,
         gradients: tuple[Array, PyTree],
     ) -> tuple[Array, PyTree]:
-        """One step backwards; see `SequenceNetwork`."""
+        """One step of a network of `SequenceExpert`s, backwards.
+
+        Args:
+            before: the top state of the last step, (R, d).
+            entered: the states that entered the levels.
+            z, slot, position: as for `ring_step`.
+            rings: with the rows of this step.
+            gradients: by the top state, and by the rings as later steps read them.
+
+        Returns:
+            Gradients by `before`, and by the rings without the rows of this step.
+        """
 
         def body(level: Level, g_state: Array, g_ring: PyTree, given: PyTree) -> PyTree:
             entered, ring = given
