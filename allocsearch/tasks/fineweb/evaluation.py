@@ -109,9 +109,8 @@ def score_windows(model: Model, held_out: HeldOut, loss_chunk: int) -> Losses:
     """Every window as a sequence of its own."""
     begins = held_out.reset.copy()
     begins[:, :, 0] = True
-    carry = _fresh(model, held_out.tokens.shape[1])
     losses = [
-        _window(model, carry, tokens, reset, loss_chunk)[1]
+        _window(model, None, tokens, reset, loss_chunk)[1]
         for tokens, reset in zip(held_out.tokens, held_out.reset, strict=True)
     ]
     return Losses(np.stack(losses), positions_of(begins), held_out.n_bytes)
