@@ -13,20 +13,15 @@ network is also timed against PyTorch's, in turns (see torch_comparison.py).
     python benchmarks/sokoban_step.py --torch-python ~/torch/bin/python --only-torch
 """
 
-# Before jumanji, which starts JAX's backend: the package sets flags of XLA.
-import allocsearch  # noqa: F401
-
-# isort: split
 import argparse
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from sokoban_environment import measure as measure_environment
+from timing import fastest, matmul_peak
 from torch_comparison import compare
 
 from allocsearch.allocation import Allocation
@@ -77,24 +72,6 @@ def cases() -> list[Case]:
         Case(conv_lstm(16, 1, 16), few),
         Case(conv_lstm(1, 16, 16), few),
     ]
-
-
-def fastest(function: Callable[[], object], rounds: int) -> float:
-    """Least seconds of a call; a busy machine only ever adds to them."""
-    least = float("inf")
-    for _ in range(rounds):
-        start = time.perf_counter()
-        jax.block_until_ready(function())
-        least = min(least, time.perf_counter() - start)
-    return least
-
-
-def matmul_peak(size: int = 2048, rounds: int = 20) -> float:
-    """FLOP/s of a square product in single precision."""
-    a = jnp.ones((size, size))
-    product = jax.jit(lambda a: a @ a)
-    jax.block_until_ready(product(a))
-    return 2 * size**3 / fastest(lambda: product(a), rounds)
 
 
 def flops_per_step(task: Sokoban, allocation: Allocation) -> int:

@@ -15,13 +15,13 @@ import argparse
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from timing import fastest, matmul_peak
 
 from allocsearch.allocation import Allocation
 from allocsearch.network import ParallelExperts
@@ -68,7 +68,7 @@ print(best)
 """
 
 
-def fastest(functions: list[Callable[[], Any]], rounds: int) -> list[float]:
+def in_turns(functions: list[Callable[[], Any]], rounds: int) -> list[float]:
     """Least seconds of a call of each; rounds alternate.
 
     A round calls each several times: the first call after another function's may wait
@@ -77,10 +77,7 @@ def fastest(functions: list[Callable[[], Any]], rounds: int) -> list[float]:
     least = [float("inf")] * len(functions)
     for _ in range(rounds):
         for i, function in enumerate(functions):
-            for _ in range(3):
-                start = time.perf_counter()
-                jax.block_until_ready(function())
-                least[i] = min(least[i], time.perf_counter() - start)
+            least[i] = min(least[i], fastest(function, 3))
     return least
 
 
@@ -148,8 +145,6 @@ def main() -> None:
     parser.add_argument("--torch-threads", type=int, default=cores)
     options = parser.parse_args()
     tokens = options.batch * options.length
-    a = jnp.ones((2048, 2048))
-    product = jax.jit(lambda a: a @ a)
 
     lean, run_lean = gradient(options, True, stepping=False)
     naive, run_naive = gradient(options, True, stepping=True)
@@ -157,7 +152,7 @@ def main() -> None:
     print(f"recurrent, {allocation(options, True).label}, batch {options.batch}")
     print(f"  temporary memory {sizes[0]:.0f} MB, cache in the carry {sizes[1]:.0f} MB")
     print(f"  ratio {sizes[1] / sizes[0]:.1f}")
-    seconds = fastest([run_lean, run_naive], options.rounds)
+    seconds = in_turns([run_lean, run_naive], options.rounds)
     print(
         "  tokens/s {:,.0f}, naive scan {:,.0f}".format(*(tokens / s for s in seconds))
     )
@@ -165,11 +160,9 @@ def main() -> None:
 
     _, run_parallel = gradient(options, False, stepping=False)
     _, run_steps = gradient(options, False, stepping=True)
-    seconds = fastest([run_parallel, run_steps], options.rounds)
-    # By itself: what others allocate and give back would slow it.
-    (peak_seconds,) = fastest([lambda: product(a)], 20)
+    seconds = in_turns([run_parallel, run_steps], options.rounds)
     flops = 3 * core_flops(allocation(options, False), ()) * tokens
-    fraction = flops / seconds[0] / (2 * 2048**3 / peak_seconds)
+    fraction = flops / seconds[0] / matmul_peak()
     print("non-recurrent, gradient of a window")
     print("  tokens/s {:,.0f}, stepping {:,.0f}".format(*(tokens / s for s in seconds)))
     print(f"  ratio {seconds[1] / seconds[0]:.1f}, {fraction:.0%} of the matmul peak")
