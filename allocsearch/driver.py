@@ -10,13 +10,13 @@ from typing import Any
 import jax
 
 from allocsearch.attempt import Job, blank_result, candidate_of
-from allocsearch.candidate import Candidate
 from allocsearch.claims import FINALISTS, Alone, Claims, Key, Shared, Word
 from allocsearch.config import StudyConfig
 from allocsearch.finalists import score_finalists
 from allocsearch.folder import Lock
 from allocsearch.limits import Limits
 from allocsearch.objectives import values_of
+from allocsearch.observer import Observer
 from allocsearch.plan import Cell, warnings_of
 from allocsearch.results import TrialResult
 from allocsearch.retention import prune
@@ -29,34 +29,6 @@ from allocsearch.workers import make_executor
 from allocsearch.workers.base import Ended, Executor, Listener
 
 _POLL_SECONDS = 0.5
-
-
-class Observer:
-    """Told what a study does; the default says nothing."""
-
-    def study_started(self, study: Study) -> None:
-        """Trials are about to run; cells and earlier trials can be read."""
-
-    def study_stopped(self, study: Study) -> None:
-        """`should_stop` said so: a checkpoint is written and the study can go on."""
-
-    def trial_started(self, cell: Cell, number: int, candidate: Candidate) -> None:
-        """A trial begins, or is taken up again."""
-
-    def trial_progressed(self, cell: Cell, number: int, progress: Progress) -> None:
-        """A trial that began is this far."""
-
-    def trial_paused(self, result: TrialResult) -> None:
-        """A trial waits at a rung; it may be taken up again."""
-
-    def trial_finished(self, result: TrialResult) -> None:
-        """A trial is complete, was pruned, or has failed."""
-
-    def trial_left(self, cell: Cell, number: int) -> None:
-        """A trial is no longer trained here, and not at its end."""
-
-    def note(self, text: str) -> None:
-        """Something the user should know, in a sentence."""
 
 
 def run(

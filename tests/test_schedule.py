@@ -13,8 +13,9 @@ import pytest
 from allocsearch import registry
 from allocsearch.allocation import Allocation
 from allocsearch.config import ExpertConfig
-from allocsearch.driver import Observer, run
+from allocsearch.driver import run
 from allocsearch.errors import ConfigError, UnknownNameError
+from allocsearch.observer import Observer
 from allocsearch.parsing import Section
 from allocsearch.results import Objective
 from allocsearch.search import SearchStudy

@@ -15,8 +15,9 @@ import pytest
 from allocsearch import checkpoint, registry
 from allocsearch.allocation import Allocation
 from allocsearch.config import ExpertConfig
-from allocsearch.driver import Observer, run
+from allocsearch.driver import run
 from allocsearch.errors import ConfigError, StudyError
+from allocsearch.observer import Observer
 from allocsearch.parsing import Section
 from allocsearch.results import Objective
 from allocsearch.study import load_study

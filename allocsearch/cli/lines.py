@@ -11,7 +11,7 @@ from allocsearch.analysis.formats import (
 )
 from allocsearch.analysis.statistics import standard_error
 from allocsearch.cli.pace import Pace
-from allocsearch.driver import Observer
+from allocsearch.observer import Observer
 from allocsearch.results import TrialResult
 from allocsearch.study import Study
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from allocsearch import registry
-from allocsearch.driver import Observer, run
+from allocsearch.driver import run
 from allocsearch.errors import ConfigError, StudyError
+from allocsearch.observer import Observer
 from allocsearch.study import prepare
 from allocsearch.workers.devices import (
     environment_of,

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from allocsearch.claims import Shared, is_dead, this_worker
-from allocsearch.driver import Observer, run
+from allocsearch.driver import run
+from allocsearch.observer import Observer
 from allocsearch.search import SearchStudy
 from allocsearch.study import load_study, prepare
 from allocsearch.trial import Dropped

@@ -10,8 +10,9 @@ from collections import Counter
 
 import pytest
 
-from allocsearch.driver import Observer, run
+from allocsearch.driver import run
 from allocsearch.errors import StudyError
+from allocsearch.observer import Observer
 
 ray = pytest.importorskip("ray")
 
